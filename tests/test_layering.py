@@ -25,7 +25,20 @@ PACKAGE = ROOT / "zonebloom"
 
 ROOMS = (
     *("errors", "reasons", "rendering", "options", "threads", "arrow", "bloom", "stores", "predicates", "formats"),
-    *("storage", "search", "indexing", "report", "index", "doors", "engines", "spark", "lance", "types", "cli"),
+    *(
+        "storage",
+        "search",
+        "indexing",
+        "report",
+        "index",
+        "doors",
+        "engines",
+        "erasing",
+        "spark",
+        "lance",
+        "types",
+        "cli",
+    ),
 )
 """From the ground up; CONTRIBUTING.md shows the same. `zonebloom/__init__.py` is the door, and no room."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -110,6 +111,29 @@ def refresh_whole(root: str, number: int) -> None:
         zb.open_index(root).refresh(workers=1)
 
 
+def erase(root: str, record: str, steps: int) -> None:
+    """Erase rows, and die by SIGKILL before one of the steps that change the disk; without an error if there are fewer.
+
+    A step is the writing of a line of the journal or of the record, a rename, a removal, and a commit of the index.
+    """
+    left = [steps]
+
+    def dying(owner: object, name: str) -> None:
+        step = getattr(owner, name)
+
+        def counted(*args, **options):
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left[0] -= 1
+            return step(*args, **options)
+
+        setattr(owner, name, counted)
+
+    for owner, name in ((os, "fsync"), (os, "rename"), (Path, "replace"), (Path, "unlink"), (os, "link")):
+        dying(owner, name)
+    zb.erase(root, "k", [7, 107, 207], record=record)
+
+
 # --- the process ------------------------------------------------------------------------------------------------------
 
 
@@ -124,6 +148,7 @@ def warm_up() -> None:
         index.refresh(workers=2)
         index.vacuum(older_than=timedelta(0))
         assert index.to_table("k = 7").num_rows == 2
+        zb.erase(root, "k", [3])
 
 
 def main() -> None:

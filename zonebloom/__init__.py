@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
     from zonebloom.doors import build_index, delete_index, import_index, open_index
+    from zonebloom.erasing.erase import erase
     from zonebloom.errors import ZoneBloomError
     from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
     from zonebloom.formats.parquet_blooms import parquet_bloom, parquet_blooms
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "zonebloom.bloom.sbbf": ("Sbbf",),
     "zonebloom.doors": ("build_index", "delete_index", "import_index", "open_index"),
+    "zonebloom.erasing.erase": ("erase",),
     "zonebloom.errors": ("ZoneBloomError",),
     "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
     "zonebloom.formats.parquet_blooms": ("parquet_bloom", "parquet_blooms"),
@@ -63,6 +65,7 @@ __all__ = [
     "build_index",
     "col",
     "delete_index",
+    "erase",
     "import_index",
     "open_index",
     "open_lake",

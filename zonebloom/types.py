@@ -1,5 +1,6 @@
 """The types of results, for annotations; functions and methods make them."""
 
+from zonebloom.erasing.erasure import ErasedFile, Erasure
 from zonebloom.indexing.lance_audit import LanceAudit
 from zonebloom.indexing.lance_export import LanceExport
 from zonebloom.indexing.optimize import Optimization
@@ -15,6 +16,8 @@ from zonebloom.search.status import IndexedColumn, Status
 from zonebloom.search.unindexed_lake import UnindexedLake
 
 __all__ = [
+    "ErasedFile",
+    "Erasure",
     "Explanation",
     "Forecast",
     "IndexedColumn",

@@ -84,9 +84,9 @@ def test_what_some_commands_have():
     def having(option):
         return {name for name in COMMANDS if option in options_of(name)}
 
-    assert having("--strict") == having("--values") == {"search", "scan", "exists", "locate", "explain"}
+    assert having("--strict") == having("--values") - {"erase"} == {"search", "scan", "exists", "locate", "explain"}
     assert having("--where") == {"search", "scan", "explain", "report"}
-    assert having("--dry-run") == WRITERS
+    assert having("--dry-run") == {*WRITERS, "erase"}
     assert having("--workers") == having("--commit-every") == {"build", "refresh"}
     assert having("--limit") == {"search", "scan"}
     assert (
@@ -107,6 +107,7 @@ def test_json_is_json_for_every_command(name, flat_lake, tmp_path, run):
         "add-blooms": ("-c", "device_id", "-o", tmp_path / "copies"),
         "build": ("-c", "device_id"),
         "delete": ("--yes",),
+        "erase": ("-c", "user_id", "--values", tmp_path / "ids.txt"),
         "exists": ("-c", "user_id", "--values", tmp_path / "ids.txt"),
         "explain": ("-w", "user_id = 'u'"),
         "lance export": ("-c", "user_id", "-o", tmp_path / "z.arrow"),

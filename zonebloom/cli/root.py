@@ -22,6 +22,7 @@ from zonebloom import errors
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Make an index": ("whatif", "build", "demo"),
     "Ask it": ("search", "scan", "exists", "locate", "explain"),
+    "Change the data": ("erase",),
     "Look after it": (
         "status",
         "report",
@@ -262,7 +263,7 @@ def _told(error: BaseException) -> tuple[str, int]:
 
 def _left_over() -> str:
     """The sentence about what a stopped command leaves behind."""
-    is_writer = any(name in sys.argv[1:] for name in ("build", "refresh"))
+    is_writer = any(name in sys.argv[1:] for name in ("build", "refresh", "erase"))
     return "; what was committed stays, and the same command goes on from there" if is_writer else ""
 
 

@@ -93,6 +93,10 @@ class DeltaDataset(TableDataset):
         self._last_entry = entry if is_settled else None
         return _snapshot(table, self.store, entry or started)
 
+    def table(self) -> DeltaTable:
+        """The loaded table, or the newest version."""
+        return _opened(self.store) if self._table is None else self._table
+
     def _entry(self, version: int) -> Fingerprint | None:
         """The log's entry of a version; None if the log does not end with it."""
         last, following = (f"{LOG_FOLDER}/{number:020d}.json" for number in (version, version + 1))

@@ -88,9 +88,9 @@ class IcebergDataset(TableDataset):
         """The table that a `pyiceberg.table.Table` has loaded."""
         from pyiceberg.table import StaticTable  # noqa: PLC0415 - an extra; the caller has it
 
-        location = _plain(table.location())
+        location = plain_location(table.location())
         if isinstance(table, StaticTable):
-            return cls(location, table=table, metadata=_plain(table.metadata_location))
+            return cls(location, table=table, metadata=plain_location(table.metadata_location))
         return cls(location, table=table, catalog=table.catalog.name, name=table.name())
 
     @classmethod
@@ -106,11 +106,15 @@ class IcebergDataset(TableDataset):
 
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The current snapshot of the loaded metadata, or of the newest metadata in the folder or the catalog."""
-        table = self._table if self._table is not None else self._found()
+        table = self.table()
         if last is not None and last.identity == _identity(table):
             return last
         described = {"metadata": self._metadata, "catalog": self._catalog, "name": self._name}
         return _snapshot(table, {"kind": "iceberg", **described})
+
+    def table(self) -> Table:
+        """The loaded table, or the one of the newest metadata in the folder or the catalog."""
+        return self._table if self._table is not None else self._found()
 
     def _found(self) -> Table:
         if self._catalog is not None:
@@ -190,7 +194,7 @@ def explained(what: str, location: str, *, verb: str = "read") -> Iterator[None]
         raise
 
 
-def _plain(location: str) -> str:
+def plain_location(location: str) -> str:
     """A local location as a path, another unchanged; Iceberg's locations are not percent-encoded."""
     match = _FILE.match(location)
     return (location[match.end() :] if match else location).rstrip("/")
@@ -241,7 +245,7 @@ def _identity(table: Table) -> tuple[Any, ...]:
 def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
     from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415 - an extra
 
-    schema, location = table.schema(), _plain(table.location())
+    schema, location = table.schema(), plain_location(table.location())
     _refuse_defaults(schema, location)
     with explained("the manifests of", location):
         try:
@@ -294,7 +298,7 @@ def planned(table: Table) -> tuple[list[FileScanTask], dict[str, str]]:
     another snapshot, and below another location a relative path is another file.
     """
     origins: dict[str, str] = {}
-    origin = uuid.uuid5(table.metadata.table_uuid, _plain(table.location()))
+    origin = uuid.uuid5(table.metadata.table_uuid, plain_location(table.location()))
 
     def is_noted(entry: ManifestEntry) -> bool:
         origins[entry.data_file.file_path] = f"{origin}:{entry.snapshot_id}"
@@ -318,12 +322,12 @@ def _file(
         raise DataFileError(f"data files of {location} must be Parquet", got=f"{kind}: {logged.file_path}")
     fingerprint = Fingerprint(logged.file_size_in_bytes, 0, origin)
     values, unsure = identities.values(logged), identities.unsure(logged)
-    return TableFile(fingerprint, _plain(logged.file_path), values, naming, unsure)
+    return TableFile(fingerprint, plain_location(logged.file_path), values, naming, unsure)
 
 
 def relative_path(path: str, location: str) -> str:
     """A path relative to the table's location if it is below it; other paths unchanged."""
-    plain, root = _plain(path), _plain(location)
+    plain, root = plain_location(path), plain_location(location)
     return plain[len(root) + 1 :] if plain.startswith(f"{root}/") else plain
 
 

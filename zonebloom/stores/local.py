@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, BinaryIO
 
 from zonebloom.errors import CorruptIndexError, DataFileError, StorageError, Words
 from zonebloom.stores.fingerprint import Fingerprint
@@ -35,6 +35,8 @@ from zonebloom.stores.locations import StorageOptions
 from zonebloom.stores.store import SLOW_READ_SECONDS, Level, Traffic
 
 _MAX_OPEN_FILES = 256
+_STAGED = ".zonebloom-staged"
+"""The end of the hidden name under which the next content of a data file is written."""
 _CACHED_BYTES = 1 << 30
 """Bytes that a store writes through the page cache, so that the first searches find a new index there. Gigabytes would
 evict pages that others read, and take up to four times as long as past the cache."""
@@ -228,6 +230,41 @@ class LocalStore:
                     fingerprints[path] = fingerprint_of(status)
         return fingerprints
 
+    @contextlib.contextmanager
+    def staging(self, path: str) -> Iterator[BinaryIO]:
+        """A hidden file beside the data file, so on its disk; what a killed process left there is removed first."""
+        folder = Path(os.path.realpath(self.absolute(path))).parent
+        staged = folder / f".{uuid.uuid4().hex}{_STAGED}"
+        with _explained("write", staged):
+            for left_over in folder.glob(f".*{_STAGED}"):
+                left_over.unlink(missing_ok=True)
+            try:
+                with staged.open("x+b") as file:
+                    yield file
+            finally:
+                staged.unlink(missing_ok=True)
+
+    def replace(self, path: str, staged: BinaryIO, expected: Fingerprint) -> bool:
+        """Rename the staged file, with the old one's permissions, to `path`; a link stays, and its file is replaced."""
+        real = os.path.realpath(self.absolute(path))
+        with _explained("write", Path(real)), contextlib.suppress(FileNotFoundError):
+            staged.flush()
+            status = os.stat(real)  # noqa: PTH116 - a plain string
+            os.fchmod(staged.fileno(), stat.S_IMODE(status.st_mode))
+            with contextlib.suppress(PermissionError):
+                os.fchown(staged.fileno(), status.st_uid, status.st_gid)
+            os.fsync(staged.fileno())
+            if fingerprint_of(os.stat(real)) != expected:  # noqa: PTH116 - as above
+                return False
+            os.rename(staged.name, real)  # noqa: PTH104 - as above
+            _sync(os.path.dirname(real))  # noqa: PTH120 - as above
+            return True
+        return False
+
+    def retains_old(self, path: str) -> bool:
+        """Whether the file has another name, by a hard link."""
+        return os.stat(os.path.realpath(self.absolute(path))).st_nlink > 1  # noqa: PTH116 - a plain string
+
     def level(self, folder: str, is_hidden: Callable[[str], bool]) -> Level:
         """The files in `folder` whose names are not hidden, and all folders in it.
 
@@ -286,6 +323,15 @@ class LocalStore:
         with contextlib.suppress(FileNotFoundError):
             return any((self.root / path).samefile(self.root / parent) for parent in parents)
         return False
+
+
+def _sync(folder: str) -> None:
+    """Make the names in a folder durable."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def _place_new(staged: Path, target: Path) -> None:

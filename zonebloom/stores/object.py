@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -233,6 +233,22 @@ class ObjectStore:
 
         fingerprints = zip(paths, concurrently(head, paths, _HEADS), strict=True)
         return {path: fingerprint for path, fingerprint in fingerprints if fingerprint is not None}
+
+    @contextlib.contextmanager
+    def staging(self, path: str) -> Iterator[BinaryIO]:  # noqa: ARG002 - it is not in the store yet
+        """An unnamed temporary file."""
+        with _on_disk(), tempfile.TemporaryFile(prefix="zonebloom-") as file:
+            yield file
+
+    def replace(self, path: str, staged: BinaryIO, expected: Fingerprint) -> bool:
+        """Send the staged file by one conditional request; its bytes are read from the disk while they are sent."""
+        staged.flush()
+        with mmap.mmap(staged.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return self._client.replace(self._url.key_of(path), data, expected)
+
+    def retains_old(self, path: str) -> bool:
+        """Whether the object has a version, which only buckets that retain versions give it."""
+        return self._client.has_version(self._url.key_of(path))
 
     def level(self, folder: str, is_hidden: Callable[[str], bool]) -> Level:
         """The objects in `folder` whose names are not hidden, and all folders in it."""

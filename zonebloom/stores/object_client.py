@@ -170,8 +170,7 @@ class ObjectClient:
 
         data, fingerprint = self._request("read", key, fetched)
         self._count(num_bytes=len(data))
-        compared = slice(None, None, 2 if etag else 1)
-        if expected and fingerprint[compared] != expected[compared]:
+        if expected and not _is_same(fingerprint, expected):
             raise ChangedObjectError(key)
         return data, fingerprint
 
@@ -275,6 +274,43 @@ class ObjectClient:
             got="conflicts",
             do="run again when fewer writers are busy",
         )
+
+    def replace(self, key: str, data: Any, expected: Fingerprint) -> bool:
+        """Write `data` at `key` if the object there is still `expected`; False, and nothing written, if it is not.
+
+        After a lost answer the object at `key` is compared with `data`.
+        """
+
+        def put(store: Any) -> bool:
+            meta = store.head(key)
+            condition = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
+            if not _is_same(_fingerprint(meta), expected):
+                return False
+            store.put(key, data, mode=condition, use_multipart=False)
+            return True
+
+        try:
+            is_replaced = self._request("write", key, put, pages=2)
+        except (ChangedObjectError, FileNotFoundError, StorageError) as error:
+            if not self._has(key, data):
+                if isinstance(error, StorageError):
+                    raise
+                return False
+            is_replaced = True
+        self._count(0, bytes_written=len(data) * is_replaced)
+        return is_replaced
+
+    def _has(self, key: str, data: Any) -> bool:
+        """Whether the object at `key` has the bytes `data`."""
+        offsets = range(0, len(data), PART_BYTES)
+        with contextlib.suppress(FileNotFoundError, StorageError):
+            is_as_long = self.head(key).size == len(data)
+            return is_as_long and all(self.get(key, at, PART_BYTES)[0] == data[at : at + PART_BYTES] for at in offsets)
+        return False
+
+    def has_version(self, key: str) -> bool:
+        """Whether the store gives the object at `key` a version; GCS gives one to each object."""
+        return self.url.provider != "gcs" and bool(self._request("read", key, lambda store: store.head(key)["version"]))
 
     def _put_if_absent(self, key: str, data: bytes) -> None:
         self._request("write", key, lambda store: store.put(key, data, mode="create", use_multipart=False))
@@ -426,6 +462,12 @@ def _whole(ask: Callable[[Any], _T], store: Any) -> _T:
 
 def _entry(meta: Mapping[str, Any]) -> tuple[str, Fingerprint]:
     return str(meta["path"]), _fingerprint(meta)
+
+
+def _is_same(fingerprint: Fingerprint, expected: Fingerprint) -> bool:
+    """Whether both are of one version; times only count without a tag."""
+    compared = slice(None, None, 2 if expected.etag else 1)
+    return fingerprint[compared] == expected[compared]
 
 
 def _fingerprint(meta: Mapping[str, Any]) -> Fingerprint:

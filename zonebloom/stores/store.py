@@ -1,8 +1,9 @@
 """`Store`: the only access to files, those of an index and those of data.
 
 A store has paths relative to its root, with `/`. It lists, reads ranges, and writes whole objects. A commit needs one
-operation more: to create an object only if it is absent. Nothing is ever overwritten. `LocalStore` has objects below a
-local folder, `ObjectStore` below a URL; `open.open_store` chooses between them.
+operation more: to create an object only if it is absent. No object of an index is ever overwritten. An erasure needs
+another: to replace a data file only if it is still the version that was read. `LocalStore` has objects below a local
+folder, `ObjectStore` below a URL; `open.open_store` chooses between them.
 
 Objects of an index are immutable. A data file may be replaced at any time, so `open` reads one version of it, which its
 fingerprint names, or fails.
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from operator import add, sub
-from typing import Any, Protocol, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -173,6 +174,20 @@ class Store(Located, Protocol):
 
     def may_be_folder(self, path: str) -> bool:
         """Whether there may be files below `path`; no request is made."""
+
+    # --- replacing a data file ----------------------------------------------------------------------------------------
+
+    def staging(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """A new file for the next content of the data file at `path`; no reader sees it, and it ends with the block."""
+
+    def replace(self, path: str, staged: BinaryIO, expected: Fingerprint) -> bool:
+        """Put `staged` at `path` in one step; False, and nothing changed, if the data file is not `expected` any more.
+
+        An object store compares and replaces in one request. A local file is compared just before it is replaced.
+        """
+
+    def retains_old(self, path: str) -> bool:
+        """Whether the content of the data file stays after it is replaced: as an old version, or under another name."""
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

@@ -193,9 +193,13 @@ def _filters(file: DataFile, names: Sequence[str], fpp: float, sizing: Sizing) -
 def _distinct_hashes(file: DataFile, name: str, plain: pa.DataType, start: int, stop: int) -> NDArray[np.uint64]:
     """Hashes of the values in some rows, and of what engines may look up for them: both zeros, both quiet NaNs."""
     batches = file.column_batches([name], start, stop)
-    columns = (_with_quiet_nans(plain_values(column_array(batch, name), plain)) for batch in batches)
-    parts = [np.asarray(hash_values(values), np.uint64) for values in columns]
+    parts = [stored_hashes(column_array(batch, name), plain) for batch in batches]
     return distinct(np.concatenate([np.empty(0, np.uint64), *parts]))
+
+
+def stored_hashes(values: pa.Array, plain: pa.DataType) -> NDArray[np.uint64]:
+    """The hashes of values as Parquet stores them, in type `plain`, and of what engines may look up for them."""
+    return np.asarray(hash_values(_with_quiet_nans(plain_values(values, plain))), np.uint64)
 
 
 def _with_quiet_nans(values: pa.Array) -> pa.Array:

@@ -47,7 +47,8 @@ class Footer:
         """Bytes of the whole file."""
         self.start = start
         """Position of the footer in the file."""
-        self._raw = raw
+        self.raw = raw
+        """The bytes of Parquet's struct FileMetaData."""
         self._tail = tail
         self._row_groups = RowGroups(raw)
 
@@ -73,13 +74,13 @@ class Footer:
         DataFileError
             The footer of the file at `path` is damaged, or two of its columns would have one name.
         """
-        raw = renamed_footer(self._raw, self.fields, name_of, path)
-        return self if raw is self._raw else self.parsed(raw, self.size, self.start, path)
+        raw = renamed_footer(self.raw, self.fields, name_of, path)
+        return self if raw is self.raw else self.parsed(raw, self.size, self.start, path)
 
     @property
     def num_bytes(self) -> int:
         """An estimate of its memory: pyarrow's objects take several times the bytes of the footer."""
-        return 4096 + 8 * max(len(self._raw), int(self.metadata.serialized_size)) + len(self._tail)
+        return 4096 + 8 * max(len(self.raw), int(self.metadata.serialized_size)) + len(self._tail)
 
     def read_ranges(self, source: StoredFile, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """As `source.read_ranges`; bytes that were read with the footer and kept are not read again."""
@@ -118,8 +119,8 @@ class Footer:
         ThriftError
             The footer is damaged.
         """
-        position = thrift.find_field(self._raw, 0, _CREATED_BY)
-        return b"" if position is None else thrift.read_bytes(self._raw, position)
+        position = thrift.find_field(self.raw, 0, _CREATED_BY)
+        return b"" if position is None else thrift.read_bytes(self.raw, position)
 
     @cached_property
     def fields(self) -> tuple[StoredField, ...]:
@@ -130,7 +131,7 @@ class Footer:
         ThriftError
             They differ from the columns that pyarrow reads.
         """
-        fields = read_schema(self._raw)
+        fields = read_schema(self.raw)
         num_leaves = fields[-1].leaves.stop if fields else 0
         if [field.name for field in fields] != self.schema.names or num_leaves != self.metadata.num_columns:
             raise ThriftError("a footer's schema must be the one that pyarrow reads")

@@ -1,0 +1,225 @@
+"""Rows erased from Parquet files in folders, on a disk and in an object store.
+
+Oracles: the rows before, filtered by pyarrow; the bytes on the disk, searched for the values.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from tests.lives import hundreds, lake_of, rows_of, write
+from zonebloom.errors import DataFileError, IndexNotFoundError, InvalidArgumentError
+from zonebloom.stores.local import LocalStore
+
+
+def built(root, **options) -> zb.Index:
+    return zb.build_index(root, "user_id", rows_per_zone=256, **options)
+
+
+def chosen(lake, count=5) -> list[str]:
+    """Ids of users in several files."""
+    return lake.table["user_id"].to_pylist()[:: lake.table.num_rows // count]
+
+
+def without(lake, gone) -> pa.Table:
+    return lake.table.filter(pc.invert(pc.is_in(lake.table["user_id"], pa.array(gone))))
+
+
+def files_below(folder) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def holders_of(folder, values) -> list[Path]:
+    """Files whose bytes have one of the values; the files that are searched have no dictionary and no compression."""
+    return [path for path, data in files_below(folder).items() if any(value.encode() in data for value in values)]
+
+
+@pytest.mark.parametrize("lake_name", ["flat_lake", "hive_lake", "single_file"])
+def test_rows_are_erased_and_all_others_stay(request, lake_name, tmp_path):
+    lake = request.getfixturevalue(lake_name)
+    built(lake.root)
+    gone = chosen(lake)
+    record = tmp_path / "erased.json"
+    done = zb.erase(lake.root, "user_id", [*gone, gone[0], "nobody"], record=record)
+    assert (done.num_rows_erased, done.num_rows_left, done.num_values) == (len(gone), 0, len(gone) + 1)
+    expected, partitioning = without(lake, gone), "hive" if "day" in lake.table.column_names else None
+    after = pads.dataset(lake.root, partitioning=partitioning).to_table(columns=expected.column_names)
+    assert after.drop(["amount"]).equals(expected.drop(["amount"]))
+    assert [np.asarray(t["amount"]).tobytes() for t in (after,)] == [np.asarray(expected["amount"]).tobytes()]
+    index = zb.open_index(lake.root)
+    assert index.status().is_fresh
+    assert index.verify(sample=1.0).is_sound
+    assert not any(index.exists("user_id", gone, exact=True).to_pylist())
+    assert [version.number for version in index.versions()] == [done.index_versions[1]]
+    document = json.loads(record.read_text())
+    assert document == done.to_dict()
+    assert not any(value in record.read_text() for value in gone)
+    sizes = {path: (lake.root / path).stat().st_size for path in lake.files}
+    assert {file.path: file.bytes_after for file in done.files} == {
+        path: size for path, size in sizes.items() if path in {file.path for file in done.files}
+    }
+    assert not [path for path in files_below(tmp_path) if ".part" in path or "staged" in path]
+
+
+def test_a_dry_run_changes_nothing(flat_lake, tmp_path):
+    built(flat_lake.root)
+    before = files_below(tmp_path)
+    done = zb.erase(flat_lake.root, "user_id", chosen(flat_lake), dry_run=True, record=tmp_path / "r.json")
+    assert (done.num_rows_erased, done.is_dry_run, len(done.files)) == (6, True, 3)
+    assert files_below(tmp_path) == before
+
+
+def test_the_command_erases_and_says_so(flat_lake, tmp_path, run):
+    built(flat_lake.root)
+    gone = chosen(flat_lake)
+    (tmp_path / "gone.txt").write_text("\n".join(gone))
+    options = ("--column", "user_id", "--values", tmp_path / "gone.txt")
+    dry = run("erase", flat_lake.root, *options, "--dry-run")
+    assert (dry.code, dry.out.splitlines()[0]) == (0, "6 rows of 6 values would be erased from 3 files")
+    done = run("erase", flat_lake.root, *options, "--record", tmp_path / "erased.json", "-f", "json")
+    assert done.code == 0
+    assert done.document["num_rows_erased"] == 6
+    assert done.document["command"].startswith("zonebloom erase ")
+    again = run("erase", flat_lake.root, *options, "--record", tmp_path / "erased.json")
+    assert again.code == 2
+    assert "record must be a new file" in again.err
+
+
+def test_what_describes_the_old_file_goes_with_it(hive_lake):
+    """Spark checks a file by `.name.crc`; Dask reads it by offsets in `_metadata`. What others need, stays."""
+    built(hive_lake.root)
+    touched, other = hive_lake.root / "day=1", hive_lake.root / "day=2"
+    for path in (touched / ".part-0.parquet.crc", other / ".part-2.parquet.crc", hive_lake.root / "_metadata"):
+        path.write_bytes(b"old")
+    (hive_lake.root / "_SUCCESS").touch()
+    done = zb.erase(hive_lake.root, "user_id", hive_lake.table["user_id"].to_pylist()[:1])
+    assert set(done.removed) == {"_metadata", "day=1/.part-0.parquet.crc"}
+    left = {name for name in files_below(hive_lake.root) if not name.endswith(".parquet")}
+    assert left == {"_SUCCESS", "day=2/.part-2.parquet.crc"}
+
+
+def test_no_byte_of_an_erased_value_is_left_on_the_disk(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    for number in range(3):
+        table = pa.table({"user_id": [f"user-{number}-{row:04}" for row in range(2000)], "x": range(2000)})
+        pq.write_table(table, root / f"{number}.parquet", row_group_size=500, use_dictionary=False, compression="none")
+    built(root)
+    gone = ["user-0-0000", "user-0-1999", "user-2-0777"]
+    assert len(holders_of(tmp_path, gone)) == 2
+    zb.erase(root, "user_id", gone, record=tmp_path / "r.json")
+    assert holders_of(tmp_path, gone) == []
+    assert len(holders_of(tmp_path, ["user-1-0000"])) == 1
+
+
+def test_files_that_the_index_has_not_seen_are_erased_from_too(tmp_path):
+    root = lake_of(tmp_path, *hundreds(2))
+    zb.build_index(root, "k", rows_per_zone=10)
+    write(root / "f1.parquet", [7, 1000])
+    write(root / "new.parquet", [7, 7, 2000])
+    done = zb.erase(root, "k", [7])
+    assert (done.num_rows_erased, len(done.files)) == (4, 3)
+    assert rows_of(root) == [*range(7), *range(8, 100), 1000, 2000]
+
+
+def test_a_file_that_loses_all_rows_stays_without_rows(tmp_path):
+    root = lake_of(tmp_path, [7, 7], [8])
+    zb.build_index(root, "k", rows_per_zone=10)
+    assert zb.erase(root, "k", [7]).num_rows_erased == 2
+    assert pq.read_table(root / "f0.parquet").schema.names == ["k", "s"]
+    assert rows_of(root) == [8]
+    assert pads.dataset(root).count_rows() == 1
+
+
+def test_a_link_stays_a_link_and_its_file_is_replaced(tmp_path):
+    root = lake_of(tmp_path, [1, 7], [8])
+    (root / "f0.parquet").rename(tmp_path / "elsewhere.parquet")
+    (root / "f0.parquet").symlink_to(tmp_path / "elsewhere.parquet")
+    (tmp_path / "elsewhere.parquet").chmod(0o640)
+    zb.build_index(root, "k", rows_per_zone=10)
+    zb.erase(root, "k", [7])
+    assert (root / "f0.parquet").is_symlink()
+    assert pq.read_table(tmp_path / "elsewhere.parquet")["k"].to_pylist() == [1]
+    assert (tmp_path / "elsewhere.parquet").stat().st_mode & 0o777 == 0o640
+
+
+def test_another_name_of_an_old_file_is_told(tmp_path):
+    root = lake_of(tmp_path, [1, 7], [8])
+    (tmp_path / "backup.parquet").hardlink_to(root / "f0.parquet")
+    pq.write_table(pa.table({"k": [7]}), root / "_hidden.parquet")
+    zb.build_index(root, "k", rows_per_zone=10)
+    held = zb.erase(root, "k", [7]).still_held
+    assert len(held) == 2
+    assert "f0.parquet" in held[0]
+    assert "1 Parquet files" in held[1]
+
+
+def test_what_cannot_be_erased_is_refused_before_any_change(flat_lake, tmp_path):
+    with pytest.raises(IndexNotFoundError):
+        zb.erase(flat_lake.root, "user_id", ["x"])
+    built(flat_lake.root)
+    for values, options, message in (
+        (["x", None], {}, "must not be null"),
+        (["x"], {"record": tmp_path / "r.txt"}, "must end in .json"),
+        (["x"], {"record": flat_lake.root / "r.json"}, "outside of the data set"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            zb.erase(flat_lake.root, "user_id", values, **options)
+    (tmp_path / "old.json").write_text("{}")
+    with pytest.raises(InvalidArgumentError, match="record must be a new file"):
+        zb.erase(flat_lake.root, "user_id", ["x"], record=tmp_path / "old.json")
+
+
+def test_a_file_that_cannot_be_rewritten_stays_as_it_was(tmp_path, monkeypatch):
+    root = lake_of(tmp_path, [1, 7], [7, 8])
+    zb.build_index(root, "k", rows_per_zone=10)
+    data = (root / "f1.parquet").read_bytes()
+    whole = zb.open_index(root).view().files["f1.parquet"].fingerprint
+    broken = data[:4] + bytes(20) + data[24:]  # in a page
+    (root / "f1.parquet").write_bytes(broken)
+    os.utime(root / "f1.parquet", ns=(whole.mtime_ns, whole.mtime_ns))
+    with pytest.raises(DataFileError):
+        zb.erase(root, "k", [7])
+    assert (root / "f1.parquet").read_bytes() == broken
+    assert not [path for path in root.iterdir() if path.name.startswith(".")]
+
+
+def test_a_file_that_changes_before_it_is_replaced_is_not_overwritten(tmp_path, monkeypatch):
+    """Another writer comes between find and replace: its rows stay, and those of the value go in the next pass."""
+    root = lake_of(tmp_path, [1, 7], [8])
+    zb.build_index(root, "k", rows_per_zone=10)
+    replace, others = LocalStore.replace, [[2, 7, 7], [3, 7]]
+
+    def beaten(store, path, staged, expected):
+        if others:
+            write(root / path, others.pop(), extra=1 + len(others))
+        return replace(store, path, staged, expected)
+
+    monkeypatch.setattr(LocalStore, "replace", beaten)
+    done = zb.erase(root, "k", [7])
+    assert (done.num_rows_erased, done.num_rows_left) == (2, 0)
+    assert rows_of(root) == [2, 8]
+
+
+def test_rows_that_come_back_for_ever_are_left_and_told(tmp_path, monkeypatch, run):
+    root = lake_of(tmp_path, [1, 7], [8])
+    zb.build_index(root, "k", rows_per_zone=10)
+    replace, turn = LocalStore.replace, iter(range(100))
+
+    def beaten(store, path, staged, expected):
+        write(root / path, [7], extra=1 + next(turn))
+        return replace(store, path, staged, expected)
+
+    monkeypatch.setattr(LocalStore, "replace", beaten)
+    done = run("erase", root, "-c", "k", "--values", "-", stdin=b"7\n")
+    assert (done.code, done.out.splitlines()[0]) == (1, "0 rows of 1 value erased from 0 files; 1 row left")

@@ -1,0 +1,113 @@
+"""An erasure that is killed at any step: each file is old or new, and the same call goes on, with a true record."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+
+import pyarrow.parquet as pq
+
+import zonebloom as zb
+from tests.depth import at_depth
+from tests.lives import hundreds, lake_of, rows_of, write
+
+KEYS = range(300)
+GONE = [7, 107, 207]
+
+
+def lake(folder):
+    folder.mkdir()
+    root = lake_of(folder, *hundreds(3))
+    (root / ".f1.parquet.crc").write_bytes(b"of the old file")
+    zb.build_index(root, "k", rows_per_zone=10, workers=1)
+    return root
+
+
+def assert_files_are_old_or_new(root) -> None:
+    for number in range(3):
+        keys = pq.read_table(root / f"f{number}.parquet")["k"].to_pylist()
+        old = list(range(100 * number, 100 * number + 100))
+        assert keys in (old, [key for key in old if key not in GONE])
+        assert number != 1 or keys == old or not (root / ".f1.parquet.crc").exists()
+
+
+def assert_record_is_whole(root, record) -> None:
+    document = json.loads(record.read_text())
+    assert (document["num_rows_erased"], document["num_rows_left"], document["num_values"]) == (3, 0, 3)
+    assert [file["path"] for file in document["files"]] == [f"f{number}.parquet" for number in range(3)]
+    for file in document["files"]:
+        assert file["bytes_after"] == (root / file["path"]).stat().st_size
+    assert document["removed"] == [".f1.parquet.crc"]
+    assert document["index_versions"][0] == 1
+    assert rows_of(root) == [key for key in KEYS if key not in GONE]
+    assert {path.name for path in record.parent.iterdir()} == {"lake", "_lake.zonebloom", record.name}
+    assert all(path.suffix == ".parquet" for path in root.iterdir())
+    index = zb.open_index(root)
+    assert index.status().is_fresh
+    assert len(index.versions()) == 1
+
+
+def test_an_erasure_killed_before_each_step_goes_on(tmp_path, zygote, figure):
+    """Killed before its first step, its second, and so on, each time in another lake."""
+    steps = killed = 0
+    while True:
+        root = lake(tmp_path / str(steps))
+        record = root.parent / "erased.json"
+        code = zygote.wait(zygote.fork("erase", root, record=str(record), steps=steps))
+        if not code:
+            break
+        assert code == -signal.SIGKILL
+        killed += 1
+        assert_files_are_old_or_new(root)
+        if not record.exists():  # the last step removes the journal
+            assert zb.erase(root, "k", GONE, record=record).num_rows_left == 0
+            assert_record_is_whole(root, record)
+        steps += at_depth(1, 4)
+    assert_record_is_whole(root, record)
+    assert killed > at_depth(30, 7)
+    figure(f"erasures killed before a step: {killed}; all went on, with a true record")
+
+
+def test_an_erasure_killed_again_and_again_goes_on(tmp_path, zygote):
+    """Killed before every fourth step of what is left, until one call is done."""
+    root = lake(tmp_path / "a")
+    record = root.parent / "erased.json"
+    while zygote.wait(zygote.fork("erase", root, record=str(record), steps=12)):
+        assert_files_are_old_or_new(root)
+    assert_record_is_whole(root, record)
+
+
+def test_readers_see_each_file_whole_while_it_is_erased_from(tmp_path):
+    root, is_done = lake(tmp_path / "a"), threading.Event()
+    problems: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            while not is_done.is_set():
+                assert_files_are_old_or_new(root)
+        except BaseException as error:  # noqa: BLE001 - asserted below
+            problems.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    zb.erase(root, "k", GONE)
+    is_done.set()
+    reader.join()
+    assert not problems
+
+
+def test_rows_that_a_writer_adds_meanwhile_are_erased_too(tmp_path, monkeypatch):
+    root = lake(tmp_path / "a")
+    refresh, added = zb.Index.refresh, [[7, 1000], [107]]
+
+    def beside_a_writer(index, *args, **options):
+        done = refresh(index, *args, **options)
+        if added:
+            write(root / f"n{len(added)}.parquet", added.pop())
+        return done
+
+    monkeypatch.setattr(zb.Index, "refresh", beside_a_writer)
+    done = zb.erase(root, "k", GONE)
+    assert (done.num_rows_erased, done.num_rows_left) == (5, 0)
+    assert rows_of(root) == [*(key for key in KEYS if key not in GONE), 1000]

@@ -1,0 +1,220 @@
+"""Rows erased from Delta and Iceberg tables, to the proof that no file on the disk holds them.
+
+Oracle: every Parquet file below the table's folder, read by pyarrow, whoever names it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.table import TableMerger
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table.update.snapshot import ExpireSnapshots
+
+import zonebloom as zb
+from zonebloom.engines import iceberg
+from zonebloom.errors import DataFileError, InvalidArgumentError
+
+COLUMNS = {
+    "text": (pa.string(), lambda row: f"user '{row}'"),
+    'we ird"': (pa.int64(), lambda row: row),
+    "blob": (pa.binary(), lambda row: row.to_bytes(4, "big")),
+}
+
+
+def rows(first, stop) -> pa.Table:
+    values = {name: pa.array(map(of, range(first, stop)), kind) for name, (kind, of) in COLUMNS.items()}
+    return pa.table({**values, "x": pa.array(range(first, stop), pa.int64())})
+
+
+def on_disk(folder) -> list[int]:
+    """`x` of each row in all data files, old ones too."""
+    files = [path for path in Path(folder).rglob("*.parquet") if "_delta_log" not in path.parts]
+    return sorted(x for path in files for x in pq.read_table(path)["x"].to_pylist())
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_no_file_of_a_delta_table_holds_erased_rows(tmp_path, column):
+    root = tmp_path / "table"
+    for first in (0, 100, 200):
+        write_deltalake(root, rows(first, first + 100), mode="append")
+    zb.build_index(root, column, rows_per_zone=10)
+    DeltaTable(root).delete("x = 250")  # its old file holds 207 too
+    of = COLUMNS[column][1]
+    done = zb.erase(root, column, [of(7), of(207), of(999)], record=tmp_path / "erased.json")
+    assert (done.num_rows_erased, done.num_rows_left, done.kind) == (2, 0, "delta")
+    assert done.table_versions[0] == 3 < done.table_versions[1]
+    assert on_disk(root) == sorted({*range(300)} - {7, 207, 250})
+    assert len(done.files) == 2
+    assert len(done.removed) == 3
+    assert [holder for holder in done.still_held if "_delta_log" not in holder] == []
+    log = "".join(path.read_text() for path in (root / "_delta_log").glob("*.json"))
+    assert "user ''7''" not in log
+    assert zb.open_index(root).status().is_fresh
+
+
+def test_a_delta_table_that_is_given_moves_on_with_the_erasure(tmp_path):
+    root = tmp_path / "table"
+    write_deltalake(root, rows(0, 100))
+    zb.build_index(root, "text", rows_per_zone=10)
+    table = DeltaTable(root)
+    write_deltalake(root, rows(100, 200), mode="append")
+    assert zb.erase(table, "text", ["user '150'", "user '7'"]).num_rows_erased == 2
+    assert table.to_pyarrow_table().num_rows == 198
+
+
+def iceberg_table(catalog):
+    table = catalog.create_table("db.t", rows(0, 1).schema)
+    for first in (0, 100, 200):
+        table.append(rows(first, first + 100))
+    return table
+
+
+def place_of(table) -> Path:
+    return Path(table.location().removeprefix("file://"))
+
+
+@pytest.mark.parametrize("column", ["text", "blob"])
+def test_no_file_of_an_iceberg_table_holds_erased_rows(tmp_path, catalog, column):
+    table, of = iceberg_table(catalog), COLUMNS[column][1]
+    zb.build_index(table, column, rows_per_zone=10, index=tmp_path / "index")
+    table.delete("x = 250")
+    stray = place_of(table) / "data" / "stray.parquet"
+    pq.write_table(rows(500, 501), stray)
+    done = zb.erase(table, column, [of(7), of(207)], index=tmp_path / "index", record=tmp_path / "erased.json")
+    assert (done.num_rows_erased, done.num_rows_left, done.kind) == (2, 0, "iceberg")
+    assert done.still_held == (f"{stray}: the table does not name it; remove it if no writer is at work",)
+    stray.unlink()
+    assert on_disk(place_of(table)) == sorted({*range(300)} - {7, 207, 250})
+    assert len(table.snapshots()) == 1
+    manifests = {f"file://{path}" for path in (place_of(table) / "metadata").rglob("*.avro")}
+    current = table.current_snapshot()
+    named = {current.manifest_list, *(manifest.manifest_path for manifest in current.manifests(table.io))}
+    assert manifests == named
+    assert table.scan().to_arrow().num_rows == 297
+
+
+def stopping(monkeypatch, owner, name: str, *, is_after: bool) -> None:
+    """Have the next call of a function end in an interrupt, before or after its work."""
+    whole = getattr(owner, name)
+
+    def stopped(*args, **options):
+        monkeypatch.setattr(owner, name, whole)
+        if is_after:
+            whole(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, name, stopped)
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        (iceberg, "delete", True),  # the snapshot is there, and no step says so
+        (ExpireSnapshots, "commit", True),  # the files that only expired snapshots named are named nowhere now
+        (PyArrowFileIO, "delete", True),
+        (zb.Index, "vacuum", False),
+    ],
+    ids=["delete", "expire", "remove", "vacuum"],
+)
+def test_an_erasure_from_an_iceberg_table_that_is_stopped_goes_on(tmp_path, catalog, monkeypatch, stop):
+    owner, name, is_after = stop
+    table = iceberg_table(catalog)
+    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+    options = {"index": tmp_path / "index", "record": tmp_path / "erased.json"}
+    gone = ["user '7'", "user '207'"]
+    stopping(monkeypatch, owner, name, is_after=is_after)
+    with pytest.raises(KeyboardInterrupt):
+        zb.erase(table, "text", gone, **options)
+    done = zb.erase(catalog.load_table("db.t"), "text", gone, **options)
+    assert (done.num_rows_erased, done.num_rows_left, len(done.files), done.still_held) == (2, 0, 2, ())
+    assert on_disk(place_of(table)) == sorted({*range(300)} - {7, 207})
+    assert {path.suffix for path in map(Path, done.removed)} == {".parquet", ".avro"}
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(TableMerger, "execute"), (DeltaTable, "vacuum")], ids=["delete", "vacuum"]
+)
+def test_an_erasure_from_a_delta_table_that_is_stopped_goes_on(tmp_path, monkeypatch, owner, name):
+    root, gone = tmp_path / "table", ["user '7'", "user '107'"]
+    for first in (0, 100):
+        write_deltalake(root, rows(first, first + 100), mode="append")
+    zb.build_index(root, "text", rows_per_zone=10)
+    stopping(monkeypatch, owner, name, is_after=True)
+    with pytest.raises(KeyboardInterrupt):
+        zb.erase(root, "text", gone, record=tmp_path / "erased.json")
+    done = zb.erase(root, "text", gone, record=tmp_path / "erased.json")
+    assert (done.num_rows_erased, done.num_rows_left, len(done.files), len(done.removed)) == (2, 0, 2, 2)
+    assert on_disk(root) == sorted({*range(200)} - {7, 107})
+
+
+def test_snapshots_of_tags_are_told_and_stay(tmp_path, catalog):
+    table = iceberg_table(catalog)
+    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+    tagged = table.current_snapshot().snapshot_id
+    table.manage_snapshots().create_tag(tagged, "audit").commit()
+    done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
+    assert done.still_held == (f"tag audit of {table.location()}: snapshot {tagged}; erase from it, or drop it",)
+    assert 7 in table.scan(snapshot_id=tagged).to_arrow()["x"].to_pylist()
+
+
+def test_a_table_without_a_catalog_is_refused(tmp_path, catalog):
+    table = iceberg_table(catalog)
+    zb.build_index(table.metadata_location, "text", rows_per_zone=10)
+    with pytest.raises(InvalidArgumentError, match="of a catalog"):
+        zb.erase(table.metadata_location, "text", ["user '7'"])
+    assert on_disk(place_of(table)) == [*range(300)]
+
+
+def test_a_delta_table_that_deltalake_cannot_change_is_refused_with_what_to_do(tmp_path):
+    root = tmp_path / "table"
+    write_deltalake(root, rows(0, 100), configuration={"delta.appendOnly": "true"})
+    zb.build_index(root, "text", rows_per_zone=10)
+    with pytest.raises(DataFileError, match=r"append-only; delete with the engine that writes it"):
+        zb.erase(root, "text", ["user '7'"])
+    with pytest.raises(InvalidArgumentError, match="top-level"):
+        zb.erase(table_of_structs(tmp_path / "structs"), "s.text", ["a"])
+
+
+def table_of_structs(root) -> Path:
+    write_deltalake(root, pa.table({"s": [{"text": "a"}, {"text": "b"}]}))
+    zb.build_index(root, "s.text", rows_per_zone=10)
+    return root
+
+
+def test_rows_of_a_change_feed_and_of_another_writer_are_told_and_erased(tmp_path, monkeypatch):
+    """Another commit comes between the plan and the commit of a delete: the rows are found and deleted again."""
+    root = tmp_path / "table"
+    write_deltalake(root, rows(0, 100), configuration={"delta.enableChangeDataFeed": "true"})
+    zb.build_index(root, "text", rows_per_zone=10)
+    merge, others = DeltaTable.merge, [rows(7, 9)]
+
+    def beaten(table, *args, **options):
+        if others:
+            write_deltalake(root, others.pop(), mode="append")
+        return merge(table, *args, **options)
+
+    monkeypatch.setattr(DeltaTable, "merge", beaten)
+    done = zb.erase(root, "text", ["user '7'"])
+    assert (done.num_rows_erased, done.num_rows_left) == (2, 0)
+    assert done.still_held[0].startswith(f"{root}/_change_data/")
+
+
+def test_a_dry_run_changes_no_table(tmp_path):
+    root = tmp_path / "table"
+    write_deltalake(root, rows(0, 100))
+    zb.build_index(root, "text", rows_per_zone=10)
+    assert zb.erase(root, "text", ["user '7'"], dry_run=True).num_rows_erased == 1
+    assert (DeltaTable(root).version(), on_disk(root)) == (0, [*range(100)])
+
+
+def test_a_lance_table_is_refused_with_what_to_run(tmp_path):
+    lance.write_dataset(rows(0, 100), tmp_path / "t.lance")
+    zb.build_index(tmp_path / "t.lance", "text", rows_per_zone=10)
+    with pytest.raises(InvalidArgumentError, match="cleanup_old_versions"):
+        zb.erase(tmp_path / "t.lance", "text", ["user '7'"])

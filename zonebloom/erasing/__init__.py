@@ -1,0 +1,19 @@
+"""Erasure of the rows of some values, from the request to the record.
+
+=============  ==================================================================
+module         what lives there
+=============  ==================================================================
+``erase``      the door: find, erase, refresh, check, vacuum, record
+``files``      Parquet files in folders: each is replaced by one without the rows
+``tables``     Delta and Iceberg: the table's own delete, and the old files
+``journal``    what was done so far, on the disk, so that a killed call goes on
+``erasure``    the result, which is the record
+=============  ==================================================================
+
+Design: docs/design/erasing.md
+"""
+
+from zonebloom.erasing.erase import erase
+from zonebloom.erasing.erasure import ErasedFile, Erasure
+
+__all__ = ["ErasedFile", "Erasure", "erase"]

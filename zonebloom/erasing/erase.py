@@ -1,0 +1,182 @@
+"""`erase`: find the rows of some values, erase them, prove that they are gone, and keep a record.
+
+Design: docs/design/erasing.md
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import zonebloom
+from zonebloom.doors import open_index
+from zonebloom.erasing.erasure import ErasedFile, Erasure
+from zonebloom.erasing.files import erase_from_files, erased_files, held_files, rows_of
+from zonebloom.erasing.journal import Journal, now
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.index import Index
+from zonebloom.predicates.literals import collected, null_mask
+from zonebloom.report.output_path import check_output
+from zonebloom.search.view import View
+
+
+def erase(
+    source: Any,
+    column: str,
+    values: Any,
+    *,
+    record: str | os.PathLike[str] | None = None,
+    dry_run: bool = False,
+    index: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Erasure:
+    """Erase each row whose `column` equals one of `values`; every other row stays, bit by bit. This changes data files.
+
+    Files of a folder are replaced one by one, each by a file that is written as the old one was. A Delta or Iceberg
+    table is changed by its own delete; then its old files are removed, and its old versions with them. Then the index
+    is refreshed, the rows are searched again, and old versions of the index are removed. A call that was killed goes on
+    when it is made again with the same `record`.
+
+    Parameters
+    ----------
+    source
+        A folder, a file, a table or an index: a path or a URL, a `DeltaTable`, or a pyiceberg `Table` of a catalog.
+    column
+        An indexed column.
+    values
+        A list, a NumPy or Arrow array, a series; without nulls.
+    record
+        A new file `*.json` for the result.
+    dry_run
+        Only find the rows; nothing is changed or written.
+    index
+        Where the index is, if not beside the data.
+    storage_options
+        As for `open_index`.
+
+    Raises
+    ------
+    IndexNotFoundError, ColumnNotFoundError
+        There is no index of the column.
+    InvalidArgumentError
+        A value is null, the record exists or is of another erasure, or the table is none that can be erased from.
+    DataFileError
+        A file cannot be read or rewritten. Files that were replaced before stay so; call again.
+    StorageError
+        A store refuses.
+
+    Design: docs/design/erasing.md
+    """
+    command = f"zonebloom.erase({str(source)!r}, {column!r}, ...)"
+    opened = _opened(source, index, storage_options)
+    return erase_by(opened, column, values, record=record, dry_run=dry_run, command=command)
+
+
+def _opened(source: Any, index: Any, storage_options: Mapping[str, str] | None) -> Index:
+    if isinstance(source, (str, os.PathLike)):
+        dataset = None if index is None else source  # never another data set that the index is of
+        return open_index(index or source, storage_options=storage_options, dataset=dataset)
+    location = source.table_uri if hasattr(source, "table_uri") else source.location()
+    return open_index(index or location, storage_options=storage_options, dataset=source)
+
+
+def erase_by(
+    index: Index, column: str, values: Any, *, record: str | os.PathLike[str] | None, dry_run: bool, command: str
+) -> Erasure:
+    """As `erase`, by an opened index."""
+    keys = collected(values)
+    if null_mask(keys).any():
+        raise InvalidArgumentError("values must not be null to be erased", got="a null", do="leave it out")
+    texts = sorted({str(key) for key in (keys.to_pylist() if isinstance(keys, pa.Array) else keys)})
+    kind = index.dataset_kind
+    if kind == "lance":
+        raise InvalidArgumentError(
+            "rows are erased from folders, Delta and Iceberg",
+            got=f"the Lance table {index.data.location}",
+            do="run its delete, optimize.compact_files() and cleanup_old_versions(timedelta(0)), and refresh the index",
+        )
+    if record is not None:
+        check_output(record, index.data.pin(), index.location, endings=(".json",), overwrite=True)
+    request = {
+        "dataset": index.data.location,
+        "column": column,
+        "values_sha256": hashlib.sha256("".join(f"{text}\n" for text in texts).encode()).hexdigest(),
+        "num_values": len(texts),
+        "index_version": index.version,
+        "table_version": _table_version(index.view()),
+    }
+    journal = Journal(None if dry_run or record is None else Path(record), request)
+    if not dry_run:
+        if kind == "parquet":
+            erase_from_files(index, column, keys, journal)
+        else:
+            from zonebloom.erasing.tables import erase_from_table  # noqa: PLC0415 - needs the extra of the table
+
+            erase_from_table(index, column, keys, journal)
+        index.refresh()
+        index.vacuum(older_than=timedelta(0))
+    erasure = _erasure(index, kind, journal, rows_left(index, column, keys), command, is_dry_run=dry_run)
+    journal.finish(erasure.to_dict())
+    return erasure
+
+
+def rows_left(index: Index, column: str, keys: Any) -> list[ErasedFile]:
+    """The files that hold rows of the keys now."""
+    view = index.view()
+    return held_files(view, rows_of(view, column, keys))
+
+
+def _table_version(view: View) -> int | None:
+    declared = view.dataset.declared()
+    return None if declared is None else next(iter(declared.state.values()), None)
+
+
+def _erasure(
+    index: Index, kind: str, journal: Journal, left: list[ErasedFile], command: str, *, is_dry_run: bool
+) -> Erasure:
+    request, before = journal.last("request"), journal.last("request")["table_version"]
+    files = left if is_dry_run else list(_files(journal, left))
+    after = _table_version(index.view())
+    return Erasure(
+        dataset=request["dataset"],
+        kind=kind,
+        column=request["column"],
+        num_values=request["num_values"],
+        values_sha256=request["values_sha256"],
+        num_rows_erased=sum(file.num_rows for file in files),
+        num_rows_left=sum(file.num_rows for file in left),
+        files=tuple(files),
+        removed=tuple(dict.fromkeys(path for paths in journal.all("removed") for path in paths)),
+        index_versions=(request["index_version"], index.version),
+        table_versions=None if before is None or after is None else (before, after),
+        still_held=() if is_dry_run else tuple(_holders(index, journal)),
+        started_at=request["started_at"],
+        finished_at=now(),
+        command=command,
+        zonebloom_version=zonebloom.__version__,
+        is_dry_run=is_dry_run,
+    )
+
+
+def _files(journal: Journal, left: list[ErasedFile]) -> Iterator[ErasedFile]:
+    """The files that were replaced, and those of a table that do not hold rows any more."""
+    yield from erased_files(journal)
+    held = {fields["path"]: ErasedFile(**fields) for files in journal.all("held") for fields in files}
+    now_held = {file.path for file in left}
+    yield from (file for path, file in held.items() if path not in now_held)
+
+
+def _holders(index: Index, journal: Journal) -> Iterator[str]:
+    """What may still hold the rows."""
+    for location in dict.fromkeys(journal.all("retained")):
+        yield f"{location}: its old content stays as an old version of the object, or under another name of the file"
+    skipped = index.data.pin().num_skipped()
+    if skipped:
+        yield f"{skipped:,} Parquet files whose names begin with _ or . in {index.data.location}: they were not read"
+    yield from dict.fromkeys(holder for holders in journal.all("holders") for holder in holders)

@@ -1,0 +1,158 @@
+"""Rows erased from Parquet files: each file is replaced by one without the rows, in one step.
+
+A file is replaced only if it is still the version in which the rows were found. A file that another writer changed is
+searched again. Before each replacement the journal knows the file's new content, so a killed call counts it once.
+
+Design: docs/design/erasing.md#replace
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import to_numpy
+from zonebloom.erasing.erasure import ErasedFile, tag_of
+from zonebloom.erasing.journal import Journal
+from zonebloom.errors import DataFileError
+from zonebloom.formats.folder import ParquetDataset
+from zonebloom.formats.parquet.without_rows import write_without_rows
+from zonebloom.index import Index
+from zonebloom.search.locate import locate
+from zonebloom.search.view import View
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.open import open_store
+from zonebloom.stores.store import Store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PASSES = 4
+"""Searches for rows that other writers may have added meanwhile."""
+_PART_BYTES = 8 << 20
+
+
+def rows_of(view: View, column: str, values: Any) -> dict[str, NDArray[np.int64]]:
+    """The rows that equal any of `values`, read and compared: for each file with some, their numbers in order."""
+    found = locate(view, column, values, exact=True)
+    encoded = found["path"].combine_chunks().dictionary_encode()
+    is_row = encoded.is_valid()
+    paths, rows = encoded.filter(is_row), found["row"].combine_chunks().filter(is_row)
+    numbers, offsets = to_numpy(paths.indices, np.int32), to_numpy(rows, np.int64)
+    names = paths.dictionary.to_pylist()
+    return {name: np.unique(offsets[numbers == number]) for number, name in sorted(enumerate(names), key=_name)}
+
+
+def _name(numbered: tuple[int, str]) -> str:
+    return numbered[1]
+
+
+def held_files(view: View, found: dict[str, NDArray[np.int64]]) -> list[ErasedFile]:
+    """The files with rows, as they are now."""
+    fingerprints = {path: view.files[path].fingerprint for path in found}
+    return [ErasedFile(path, len(found[path]), one.size, tag_of(one)) for path, one in fingerprints.items()]
+
+
+def erase_from_files(index: Index, column: str, values: pa.Array | list[Any], journal: Journal) -> None:
+    """Erase the rows from all files, and refresh the index; `journal` has each step.
+
+    Raises
+    ------
+    DataFileError
+        A file with rows of the values cannot be read or rewritten; it is as it was.
+    """
+    for _ in range(PASSES):
+        view = index.view()
+        dataset = view.dataset
+        if not isinstance(dataset, ParquetDataset):
+            raise TypeError("only folders and files come here")
+        _settle(dataset.store, journal)
+        found = rows_of(view, column, values)
+        if not found:
+            break
+        for file in held_files(view, found):
+            _erase_from(dataset.store, file, view.files[file.path].fingerprint, found[file.path], journal)
+        index.refresh()
+
+
+def _erase_from(store: Store, file: ErasedFile, listed: Fingerprint, rows: NDArray[np.int64], journal: Journal) -> None:
+    """Replace a file by one without `rows`, unless it changes meanwhile."""
+    try:
+        with closing(store.open(file.path, listed)) as source, store.staging(file.path) as staged:
+            write_without_rows(source, rows, staged)
+            if source.fingerprint != listed:
+                return
+            new_bytes, digest = staged.tell(), _digest(staged)
+            _remove_side_files(store, file.path, journal)
+            if store.retains_old(file.path):
+                journal.add("retained", store.absolute(file.path))
+            journal.add("replacing", {**asdict(file), "bytes_after": new_bytes, "sha256": digest})
+            if store.replace(file.path, staged, listed):
+                _note_replaced(store, journal)
+    except DataFileError:
+        if store.stats([file.path]).get(file.path) == listed:  # else it changed while it was read
+            raise
+
+
+def _digest(staged: BinaryIO) -> str:
+    staged.seek(0)
+    return hashlib.file_digest(staged, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed asks for more
+
+
+def _note_replaced(store: Store, journal: Journal) -> None:
+    """Note that the last file was replaced, with its tag now."""
+    fields = journal.last("replacing")
+    now = store.stats([fields["path"]]).get(fields["path"])
+    journal.add("replaced", {**fields, "tag_after": None if now is None else tag_of(now)})
+
+
+def _settle(store: Store, journal: Journal) -> None:
+    """Find out whether the file that a killed call was about to replace was replaced, by its content."""
+    begun, done = journal.last("replacing"), journal.last("replaced")
+    if begun is None or (done is not None and done["sha256"] == begun["sha256"] and done["path"] == begun["path"]):
+        return
+    now = store.stats([begun["path"]]).get(begun["path"])
+    if (
+        now is not None
+        and now.size == begun["bytes_after"]
+        and _content_digest(store, begun["path"], now) == begun["sha256"]
+    ):
+        _note_replaced(store, journal)
+
+
+def _content_digest(store: Store, path: str, listed: Fingerprint) -> str:
+    digest = hashlib.sha256()
+    with closing(store.open(path, listed)) as file:
+        for offset in range(0, listed.size, _PART_BYTES):
+            digest.update(file.read_ranges([(offset, min(_PART_BYTES, listed.size - offset))])[0])
+    return digest.hexdigest()
+
+
+def erased_files(journal: Journal) -> Iterator[ErasedFile]:
+    """The files that were replaced."""
+    for fields in journal.all("replaced"):
+        yield ErasedFile(**{name: fields[name] for name in ErasedFile.__dataclass_fields__})
+
+
+# --- side files -------------------------------------------------------------------------------------------------------
+
+
+def _remove_side_files(store: Store, path: str, journal: Journal) -> None:
+    """Remove what describes the old content: Spark's checksum, and summaries of the footers of a folder's files.
+
+    They go first: without them every reader reads both the old and the new file.
+    """
+    folder, _, name = path.rpartition("/")
+    parts = folder.split("/") if folder else []
+    parents = ["/".join(parts[:end]) for end in range(len(parts) + 1)]
+    sides = [f"{folder}/.{name}.crc".lstrip("/"), *(f"{parent}/_metadata".lstrip("/") for parent in parents)]
+    for side in store.stats(sides):
+        place, _, side_name = store.absolute(side).rpartition("/")
+        journal.add("removed", [side])
+        open_store(place, store.options).delete(side_name)  # a folder may be a link, which `store` does not follow

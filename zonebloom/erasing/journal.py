@@ -1,0 +1,99 @@
+"""`Journal`: what an erasure did so far, a line of JSON for each step, beside the record until that is written.
+
+Design: docs/design/erasing.md#journal
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from zonebloom.errors import InvalidArgumentError, StorageError
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Journal:
+    """The steps of an erasure; on the disk if it has a record.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The record is there already, or the journal is of another erasure.
+    StorageError
+        The journal cannot be read or written.
+    """
+
+    def __init__(self, record: Path | None, request: Mapping[str, Any]) -> None:
+        self._record = record
+        self._part = None if record is None else record.with_name(f"{record.name}.part")
+        self._steps: list[dict[str, Any]] = []
+        if record is not None and self._part is not None and record.exists():
+            self._part.unlink(missing_ok=True)  # of a call that was killed after it had written the record
+            raise InvalidArgumentError("record must be a new file", got=f"{record}, which exists", do="name another")
+        if self._part is not None and self._part.exists():
+            self._steps = self._read(self._part)
+        if not self._steps:
+            self.add("request", {**request, "started_at": now()})
+        begun = self.last("request")
+        differing = [name for name in ("dataset", "column", "values_sha256") if begun[name] != request[name]]
+        if differing:
+            raise InvalidArgumentError(
+                f"{self._part} must be of the same erasure to go on",
+                got=f"another {differing[0]}",
+                do="give the values and the path of the first call, or name another record",
+            )
+
+    @staticmethod
+    def _read(part: Path) -> list[dict[str, Any]]:
+        """The steps that were written whole; a last line that was not is cut off."""
+        try:
+            text = part.read_bytes()
+            whole = text[: text.rfind(b"\n") + 1]
+            os.truncate(part, len(whole))
+            return [json.loads(line) for line in whole.splitlines()]
+        except (OSError, ValueError) as error:
+            raise StorageError(f"cannot read {part}: {error}", do="remove it to begin anew") from error
+
+    def add(self, step: str, content: Any) -> None:
+        """Note a step, durably."""
+        self._steps.append({step: content})
+        if self._part is None:
+            return
+        try:
+            with self._part.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(self._steps[-1], ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(f"cannot write {self._part}: {error}") from error
+
+    def all(self, step: str) -> Iterator[Any]:
+        """The contents of all steps of that name, in order."""
+        return (entry[step] for entry in self._steps if step in entry)
+
+    def last(self, step: str) -> Any:
+        """The content of the last step of that name; None if there is none."""
+        return next((entry[step] for entry in reversed(self._steps) if step in entry), None)
+
+    def finish(self, document: Mapping[str, Any]) -> None:
+        """Write the record, whole or not at all, and remove the journal."""
+        if self._record is None or self._part is None:
+            return
+        staged = self._record.with_name(f".{self._record.name}.staged")
+        try:
+            with staged.open("w", encoding="utf-8") as file:
+                file.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            staged.replace(self._record)
+            self._part.unlink()
+        except OSError as error:
+            raise StorageError(f"cannot write {self._record}: {error}") from error

@@ -1,0 +1,175 @@
+"""Rows erased from Delta and Iceberg tables: by the table's own delete, and then the old files.
+
+A delete writes new files, and the rows stay in the old ones. Delta's vacuum removes these. pyiceberg expires snapshots
+and removes no file, so the files that only expired snapshots name are removed here.
+
+Design: docs/design/erasing.md#tables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from zonebloom.engines import iceberg
+from zonebloom.erasing.files import PASSES, held_files, rows_of
+from zonebloom.erasing.journal import Journal
+from zonebloom.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, first_line
+from zonebloom.formats.delta import DeltaDataset
+from zonebloom.formats.iceberg import IcebergDataset, explained, plain_location, relative_path
+from zonebloom.formats.table import raise_store_error
+from zonebloom.index import Index
+from zonebloom.search.view import View
+from zonebloom.stores.locations import is_url
+from zonebloom.stores.open import open_store
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyiceberg.table import Snapshot, Table
+
+
+def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -> None:
+    """Delete the rows from the table, and remove the files that held them; `journal` has each step.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The table has no catalog, or the column is a field of a struct.
+    DataFileError
+        The table is none that deltalake or pyiceberg can write.
+    """
+    data = index.data
+    if isinstance(data, DeltaDataset):
+        _delete_all(index, column, values, journal, partial(_delete_from_delta, data.table(), index, column, values))
+        _clean_delta(index, data, journal)
+    elif isinstance(data, IcebergDataset):
+        table = data.table()
+        _delete_all(index, column, values, journal, lambda: iceberg.delete(table, column, values, index=index))
+        _clean_iceberg(table, journal)
+    journal.add("holders", list(_with_deleted_rows(index.view())))
+
+
+def _delete_all(index: Index, column: str, values: Any, journal: Journal, delete: Callable[[], Any]) -> None:
+    """Delete until no row is found. Before each delete the journal knows the files with rows."""
+    for _ in range(PASSES):
+        view = index.view()
+        found = rows_of(view, column, values)
+        if not found:
+            break
+        journal.add("held", [asdict(file) for file in held_files(view, found)])
+        with suppress(ConcurrentCommitError):  # the next pass plans anew
+            delete()
+        index.refresh()
+
+
+def _with_deleted_rows(view: View) -> Iterator[str]:
+    paths = [path for path in view.files if (rows := view.dataset.deleted_rows(path)) is not None and len(rows)]
+    if paths:
+        yield (
+            f"{len(paths):,} data files, such as {paths[0]}, with rows that were deleted before without a rewrite: "
+            "compact them (rewrite_data_files, or OPTIMIZE and REORG ... APPLY (PURGE)) and erase again"
+        )
+
+
+# --- Delta ------------------------------------------------------------------------------------------------------------
+
+
+def _delete_from_delta(table: DeltaTable, index: Index, column: str, values: Any) -> None:
+    """Delete by a merge with the stored values: the log would retain the condition of a delete, with all values."""
+    if column not in index.schema.names:
+        raise InvalidArgumentError("column must be a top-level column of a Delta table", got=column)
+    keys = index.to_table(column=column, values=values, columns=[column]).rename_columns(["key"])
+    name = column.replace('"', '""')
+    with _explained(index.data.location):
+        table.update_incremental()
+        merge = table.merge(
+            keys.group_by("key").aggregate([]),
+            f'target."{name}" = source.key',
+            source_alias="source",
+            target_alias="target",
+        )
+        merge.when_matched_delete().execute()
+
+
+@contextmanager
+def _explained(location: str) -> Iterator[None]:
+    """Raise errors of deltalake in the block as errors of zonebloom."""
+    from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415 - an extra
+
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise_store_error(location, str(error))
+        if isinstance(error, CommitFailedError) and "concurrent" in str(error):
+            raise ConcurrentCommitError(f"table {location} must stay as it is during a delete", got=error) from error
+        raise DataFileError(
+            f"table {location} must be one from which deltalake can delete",
+            got=first_line(error),
+            do="delete with the engine that writes it, and erase again: the rest is done and recorded",
+        ) from error
+
+
+def _clean_delta(index: Index, data: DeltaDataset, journal: Journal) -> None:
+    """Remove the files that the table does not name any more."""
+    table = data.table()
+    with _explained(data.location):
+        table.update_incremental()
+        for is_dry_run in (True, False):
+            old = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=is_dry_run)
+            journal.add("removed", old)
+    holders = _unnamed(data.location, data.store.files(""), index.view().files)
+    log = f"{data.location}/_delta_log: least and greatest values of old files, until its log retention has passed"
+    journal.add("holders", [*holders, log])
+
+
+def _unnamed(location: str, paths: Iterable[str], named: Iterable[str]) -> Iterator[str]:
+    """Parquet files in a table's folder that its current version does not name."""
+    others = [path for path in paths if path.endswith(".parquet") and not path.startswith("_delta_log/")]
+    unnamed = sorted(set(others).difference(named))
+    yield from (f"{location}/{path}: the table does not name it; remove it if no writer is at work" for path in unnamed)
+
+
+# --- Iceberg ----------------------------------------------------------------------------------------------------------
+
+
+def _clean_iceberg(table: Table, journal: Journal) -> None:
+    """Expire the snapshots that no branch and no tag names, and remove the files that only they named."""
+    location = table.location()
+    with explained("the snapshots of", location):
+        table.refresh()
+        heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
+        expired = [snapshot for snapshot in table.snapshots() if snapshot.snapshot_id not in heads]
+        if expired:
+            journal.add("unnamed", sorted(set().union(*(_names(table, snapshot) for snapshot in expired))))
+            table.maintenance.expire_snapshots().by_ids([snapshot.snapshot_id for snapshot in expired]).commit()
+            table.refresh()
+        named: set[str] = set().union(*(_names(table, snapshot, is_live=True) for snapshot in table.snapshots()))
+        for path in sorted({path for paths in journal.all("unnamed") for path in paths} - named):
+            with suppress(FileNotFoundError):
+                table.io.delete(path)
+            journal.add("removed", [path])
+    current = table.metadata.current_snapshot_id
+    holders = [
+        f"{ref.snapshot_ref_type.value} {name} of {location}: snapshot {ref.snapshot_id}; erase from it, or drop it"
+        for name, ref in table.metadata.refs.items()
+        if ref.snapshot_id != current
+    ]
+    plain = plain_location(location)
+    if is_url(plain):
+        holders.append(f"{location}: files that no snapshot names were not looked for; run remove_orphan_files")
+    else:
+        names = {relative_path(path, location) for path in named}
+        holders += _unnamed(plain, open_store(plain, None).files(""), names)
+    journal.add("holders", holders)
+
+
+def _names(table: Table, snapshot: Snapshot, *, is_live: bool = False) -> set[str]:
+    """Locations of the files that a snapshot names; the live ones are those that it reads."""
+    names = {snapshot.manifest_list}
+    for manifest in snapshot.manifests(table.io):
+        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=is_live)
+        names |= {manifest.manifest_path, *(entry.data_file.file_path for entry in entries)}
+    return names

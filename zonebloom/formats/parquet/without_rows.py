@@ -1,0 +1,365 @@
+"""A copy of a Parquet file without some of its rows, written as the file was.
+
+Row groups that lose no row are copied as bytes. In the others each leaf is read, cut and written alone: with its codec,
+its encoding, its version and checksums of pages, and with statistics, a page index and a bloom filter if it had them.
+The footer stays but for row groups and counts: schema, metadata, the writer's name, orders and unknown fields.
+
+pyarrow reads and writes the leaves by a schema without logical types, so that a value is the bytes that it was: INT96,
+NaN, nanoseconds and types that pyarrow does not know. A memory of one column chunk is enough.
+
+Design: docs/design/erasing.md#files
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import parquet as pq
+from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.errors import DataFileError, InvalidArgumentError, first_line
+from zonebloom.formats.parquet import thrift
+from zonebloom.formats.parquet.bloom_writer import stored_hashes
+from zonebloom.formats.parquet.footer import Footer, metadata_of, read_footer
+from zonebloom.formats.parquet.physical_schema import OF_UINT_32, leaves_of, of_repeated, order_of, physical_schema
+from zonebloom.formats.parquet.row_groups import (
+    BLOOM_LENGTH,
+    BLOOM_OFFSET,
+    COMPRESSED_BYTES,
+    DATA_OFFSET,
+    DICTIONARY_OFFSET,
+    FILE_PATH,
+    OFFSET_INDEX,
+    UNCOMPRESSED_BYTES,
+)
+from zonebloom.formats.parquet.thrift import Field, ThriftError
+from zonebloom.stores.stored_file import ByteRange, StoredFile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_MAGIC = b"PAR1"
+_SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS, _ENCRYPTION = 2, 3, 4, 5, 7, 8
+"""Fields of FileMetaData."""
+_COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_COMPRESSED_BYTES, _ORDINAL = 1, 2, 3, 5, 6, 7
+"""Fields of RowGroup."""
+_FILE_OFFSET, _META, _OFFSET_INDEX_LENGTH, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH, _CRYPTO = 2, 3, 5, 6, 7, (8, 9)
+"""Fields of ColumnChunk."""
+_TYPE, _PATH, _CODEC, _CHUNK_KEY_VALUES, _INDEX_PAGE_OFFSET, _STATISTICS, _SIZES = 1, 3, 4, 8, 10, 12, 16
+"""Fields of ColumnMetaData."""
+_CODECS = {0: "none", 1: "snappy", 2: "gzip", 4: "brotli", 5: "lz4", 6: "zstd", 7: "lz4"}
+_PLAIN_DICTIONARY, _RLE_DICTIONARY = 2, 8
+_ENCODINGS = {5: "DELTA_BINARY_PACKED", 6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 9: "BYTE_STREAM_SPLIT"}
+_PAGE_CHECKSUM, _PAGE_V1, _DICTIONARY_PAGE, _PAGE_V2 = 4, 5, 7, 8
+"""Fields of PageHeader."""
+_MAX_HEADER_BYTES = 1 << 20
+_BY_TYPE = 1
+"""The column order of a leaf whose statistics are in the order of its type."""
+
+_Fields = dict[int, Field]
+
+
+def write_without_rows(source: StoredFile, rows: NDArray[np.int64], out: BinaryIO) -> int:
+    """Write to `out` the file `source` without the `rows`, which are numbers in order; return the number of rows left.
+
+    A file that loses all rows has no row groups, and its schema and metadata.
+
+    Raises
+    ------
+    DataFileError
+        The file is damaged, encrypted, or has column chunks in other files; or pyarrow cannot read or write one.
+
+    Design: docs/design/erasing.md#files
+    """
+    try:
+        return _Copy(source, out).write(rows)
+    except (ThriftError, pa.ArrowException, LookupError, ValueError, TypeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # of the disk; pyarrow's have no number
+            raise
+        raise DataFileError(
+            f"data file {source.path} must be one that can be written without some of its rows", got=first_line(error)
+        ) from error
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """A column chunk: what its row group says of it, and its parts as bytes."""
+
+    fields: _Fields
+    meta: _Fields
+    span: ByteRange
+    """Offset and length of its pages in the file that they come from."""
+    column_index: bytes = b""
+    offset_index: bytes = b""
+    bloom: bytes = b""
+
+    def number(self, field: int) -> int:
+        """The number in a field of the metadata, 0 if there is none."""
+        return _number(self.meta, field)
+
+    def pages(self) -> list[_Fields]:
+        """The places of its pages: position, bytes, and number of the first row; none without a page index."""
+        index = thrift.written_fields(self.offset_index, 0)[0] if self.offset_index else {}
+        return [thrift.written_fields(page, 0)[0] for page in _structs(index, 1)]
+
+    def written(self) -> bytes:
+        """The struct ColumnChunk."""
+        self.fields[_META] = (thrift.STRUCT, _struct(self.meta))
+        return _struct(self.fields)
+
+
+class _File:
+    """A Parquet file, the bytes of whose column chunks can be read."""
+
+    def __init__(self, footer: Footer, read: Callable[[Sequence[ByteRange]], list[bytes]]) -> None:
+        self.footer = footer
+        self.read = read
+        self.fields, _stop = thrift.written_fields(footer.raw, 0)
+        self.groups = [thrift.written_fields(group, 0)[0] for group in _structs(self.fields, _ROW_GROUPS)]
+
+    def chunks(self, group: int) -> list[_Chunk]:
+        """The column chunks of a row group, with page indexes and bloom filters, which are read together."""
+        described = list(map(self._described, _structs(self.groups[group], _COLUMNS)))
+        parts = iter(self.read([place for _chunk, places in described for place in places]))
+        for chunk, _places in described:
+            chunk.column_index, chunk.offset_index, chunk.bloom = itertools.islice(parts, 3)
+        return [chunk for chunk, _places in described]
+
+    def _described(self, written: bytes) -> tuple[_Chunk, list[ByteRange]]:
+        """A chunk, and the places of its column index, offset index and bloom filter, of 0 bytes if it has none."""
+        fields, _stop = thrift.written_fields(written, 0)
+        if fields.keys() & {FILE_PATH, *_CRYPTO}:
+            raise ThriftError("a column chunk that is encrypted or in another file")
+        meta, _stop = thrift.written_fields(fields[_META][1], 0)
+        data = _number(meta, DATA_OFFSET)
+        start = min(offset for offset in (data, _number(meta, DICTIONARY_OFFSET)) if offset > 0)
+        stop = self._end_after(data)  # some writers count no page headers
+        if stop < start + _number(meta, COMPRESSED_BYTES):
+            raise ThriftError("column chunks that overlap")
+        bloom = _number(meta, BLOOM_OFFSET)
+        bloom_bytes = (_number(meta, BLOOM_LENGTH) or self._end_after(bloom) - bloom) if bloom else 0
+        return _Chunk(fields, meta, (start, stop - start)), [
+            (_number(fields, _COLUMN_INDEX), _number(fields, _COLUMN_INDEX_LENGTH)),
+            (_number(fields, OFFSET_INDEX), _number(fields, _OFFSET_INDEX_LENGTH)),
+            (bloom, bloom_bytes),
+        ]
+
+    def _end_after(self, offset: int) -> int:
+        ends = self.footer.part_offsets
+        return ends[bisect_right(ends, offset)]
+
+
+class _Copy:
+    """The new file, while it is written."""
+
+    def __init__(self, source: StoredFile, out: BinaryIO) -> None:
+        self._source, self._out = source, out
+        self._old = _File(read_footer(source), source.read_ranges)
+        if _ENCRYPTION in self._old.fields:
+            raise ThriftError("a footer that is signed, whose file is encrypted")
+        leaves = list(itertools.chain.from_iterable(map(leaves_of, self._old.footer.fields)))
+        orders = [thrift.read_struct(order)[0] for order in _structs(self._old.fields, _COLUMN_ORDERS)]
+        self._orders = [
+            order_of(leaf.element) if _BY_TYPE in order else None
+            for leaf, order in zip(leaves, orders or [{_BY_TYPE: {}}] * len(leaves), strict=True)
+        ]
+        self._metadata = metadata_of(self._physical_footer())
+
+    def _physical_footer(self) -> bytes:
+        schema = physical_schema(self._old.footer.fields)
+        fields = {field: value for field, value in self._old.fields.items() if field != _KEY_VALUES}
+        return _struct(fields | {_SCHEMA: (thrift.LIST, thrift.write_list(thrift.STRUCT, schema))})
+
+    def write(self, rows: NDArray[np.int64]) -> int:
+        """Write the whole file."""
+        self._out.write(_MAGIC)
+        groups: list[tuple[_Fields, list[_Chunk]]] = []
+        bounds = np.cumsum([0, *self._old.footer.row_group_rows])
+        for group, (first, stop) in enumerate(itertools.pairwise(bounds.tolist())):
+            inside = rows[slice(*np.searchsorted(rows, (first, stop)))] - first
+            if len(inside) < stop - first:
+                groups.append(self._row_group(group, inside, stop - first))
+        for name, index, length in (
+            ("column_index", _COLUMN_INDEX, _COLUMN_INDEX_LENGTH),
+            ("offset_index", OFFSET_INDEX, _OFFSET_INDEX_LENGTH),
+        ):
+            for chunk in itertools.chain.from_iterable(chunks for _group, chunks in groups):
+                _put(self._out, chunk.fields, index, length, getattr(chunk, name))
+        written = []
+        for group_fields, chunks in groups:
+            columns = thrift.write_list(thrift.STRUCT, [chunk.written() for chunk in chunks])
+            written.append(_struct(group_fields | {_COLUMNS: (thrift.LIST, columns)}))
+        num_rows = sum(_number(group_fields, _GROUP_ROWS) for group_fields, _chunks in groups)
+        start = self._out.tell()
+        row_groups = (thrift.LIST, thrift.write_list(thrift.STRUCT, written))
+        footer = _struct(self._old.fields | {_NUM_ROWS: _long(num_rows), _ROW_GROUPS: row_groups})
+        self._out.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)
+        copy = Footer.parsed(footer, self._out.tell(), start, self._source.path)
+        if not copy.schema.equals(self._old.footer.schema) or num_rows != int(bounds[-1]) - len(rows):
+            raise ThriftError(f"another schema or {num_rows} rows when it was read back")
+        return num_rows
+
+    def _row_group(self, group: int, rows: NDArray[np.int64], num_rows: int) -> tuple[_Fields, list[_Chunk]]:
+        """Write a row group without `rows`; its fields, and its chunks where they are now."""
+        fields = dict(self._old.groups[group])
+        chunks, is_kept = [], np.ones(num_rows, np.bool_)
+        is_kept[rows] = False
+        old_chunks = self._old.chunks(group)
+        self._source.will_need([old.span for old in old_chunks])
+        for leaf, old in enumerate(old_chunks):
+            if not len(rows):
+                (pages,) = self._source.read_ranges([old.span])
+                chunks.append(self._placed(old, pages))
+                continue
+            chunks.append(self._placed(*self._cut(group, leaf, old, is_kept)))
+        for chunk in chunks:
+            _put(self._out, chunk.meta, BLOOM_OFFSET, BLOOM_LENGTH, chunk.bloom)
+        if _GROUP_OFFSET in fields:
+            fields[_GROUP_OFFSET] = _long(min(filter(None, map(chunks[0].number, (DICTIONARY_OFFSET, DATA_OFFSET)))))
+        if len(rows):
+            fields[_GROUP_ROWS] = _long(num_rows - len(rows))
+            fields[_GROUP_BYTES] = _long(sum(chunk.number(UNCOMPRESSED_BYTES) for chunk in chunks))
+            if _GROUP_COMPRESSED_BYTES in fields:
+                fields[_GROUP_COMPRESSED_BYTES] = _long(sum(chunk.number(COMPRESSED_BYTES) for chunk in chunks))
+        fields.pop(_ORDINAL, None)  # row groups before it may be gone; only encrypted files need the number
+        return fields, chunks
+
+    def _placed(self, chunk: _Chunk, pages: Any) -> _Chunk:
+        """Write the pages of a chunk, and shift its offsets to the new place."""
+        start = self._out.tell()
+        shift = start - chunk.span[0]
+        self._out.write(pages)
+        for field in (DATA_OFFSET, DICTIONARY_OFFSET, _INDEX_PAGE_OFFSET):
+            if chunk.number(field) > 0:
+                chunk.meta[field] = _long(chunk.number(field) + shift)
+        if _number(chunk.fields, _FILE_OFFSET):
+            chunk.fields[_FILE_OFFSET] = _long(start)
+        if chunk.offset_index:
+            index, _stop = thrift.written_fields(chunk.offset_index, 0)
+            shifted = [_struct(page | {1: _long(_number(page, 1) + shift)}) for page in chunk.pages()]
+            chunk.offset_index = _struct(index | {1: (thrift.LIST, thrift.write_list(thrift.STRUCT, shifted))})
+        return chunk
+
+    def _cut(self, group: int, leaf: int, old: _Chunk, is_kept: NDArray[np.bool_]) -> tuple[_Chunk, Any]:
+        """A chunk without the rows that are not kept, written as the old one was; and its pages."""
+        file = pq.ParquetFile(self._source.arrow_file(), metadata=self._metadata, pre_buffer=False)
+        values = file.reader.read_row_group(group, [leaf], use_threads=False)
+        if values.num_rows != len(is_kept):
+            raise ThriftError(f"{values.num_rows} rows in row group {group}")
+        kept = values.filter(pa.array(is_kept))
+        kept = kept.cast(pa.schema([field.with_type(of_repeated(field.type)) for field in kept.schema]))
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(sink, kept.schema, **self._settings(old, leaf)) as writer:
+            writer.write_table(kept, row_group_size=kept.num_rows)
+        new_file = _parsed(sink.getvalue(), self._source.path)
+        if len(new_file.groups) != 1:
+            raise ThriftError(f"row group {group} of more rows than pyarrow writes in one")
+        (new,) = new_file.chunks(0)
+        described, as_read = new_file.footer.metadata.schema.column(0), self._metadata.schema.column(leaf)
+        for name in ("physical_type", "length", "max_definition_level", "max_repetition_level"):
+            if getattr(described, name) != getattr(as_read, name):
+                raise ThriftError(f"a column whose {name} pyarrow changes")
+        for field in (_TYPE, _PATH, _CHUNK_KEY_VALUES):
+            if field in old.meta:
+                new.meta[field] = old.meta[field]
+        if _SIZES not in old.meta:
+            new.meta.pop(_SIZES, None)
+        if old.bloom:
+            new.bloom = _filter_like(old.bloom, kept.column(0), described.length)
+        (pages,) = new_file.read([new.span])
+        new.fields = {**{field: value for field, value in old.fields.items() if field == _FILE_OFFSET}, **new.fields}
+        return new, pages
+
+    def _settings(self, old: _Chunk, leaf: int) -> dict[str, Any]:
+        """What tells pyarrow to write a chunk like the old one."""
+        offset = old.number(DATA_OFFSET)
+        (head,) = self._source.read_ranges([(offset, min(_MAX_HEADER_BYTES, sum(old.span) - offset))])
+        header, _stop = thrift.read_struct(head)
+        encoding = header[_PAGE_V2][4] if _PAGE_V2 in header else (header.get(_PAGE_V1) or header[_DICTIONARY_PAGE])[2]
+        is_listed = _DICTIONARY_PAGE in header or old.number(DICTIONARY_OFFSET) > 0
+        has_dictionary = is_listed or encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY)
+        firsts = [_number(page, 3) for page in old.pages()] if _can_limit_pages() else []
+        rows_per_page = max((stop - first for first, stop in itertools.pairwise(firsts)), default=None)
+        return {
+            **({"max_rows_per_page": rows_per_page} if rows_per_page else {}),
+            "compression": _CODECS[old.number(_CODEC)],
+            "use_dictionary": has_dictionary,
+            "column_encoding": None if has_dictionary else _ENCODINGS.get(encoding),
+            "data_page_version": "2.0" if _PAGE_V2 in header else "1.0",
+            "write_page_checksum": _PAGE_CHECKSUM in header,
+            "version": "1.0" if encoding == _PLAIN_DICTIONARY and self._orders[leaf] != OF_UINT_32 else "2.6",
+            "write_statistics": _STATISTICS in old.meta and self._orders[leaf] is not None,
+            "write_page_index": bool(old.offset_index),
+            "store_schema": False,
+        }
+
+
+@cache
+def _can_limit_pages() -> bool:
+    """Whether this pyarrow can limit the rows of a page; 18.1 cannot, and limits their bytes."""
+    return "max_rows_per_page" in inspect.signature(pq.ParquetWriter.__init__).parameters
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _parsed(written: pa.Buffer, path: str) -> _File:
+    """The Parquet file in a buffer."""
+    length = int.from_bytes(written[-8:-4].to_pybytes(), "little")
+    start = written.size - 8 - length
+    footer = Footer.parsed(written[start:-8].to_pybytes(), written.size, start, path)
+    return _File(footer, lambda spans: [written[offset : offset + size].to_pybytes() for offset, size in spans])
+
+
+def _filter_like(old: bytes, values: pa.ChunkedArray, width: int) -> bytes:
+    """A bloom filter of the size of `old`, with the values of a leaf; none if `old` is no filter.
+
+    Decimals are stored in `width` bytes.
+    """
+    try:
+        own = Sbbf.with_blocks(Sbbf.from_parquet_bytes(old).num_blocks)
+    except InvalidArgumentError:
+        return b""
+    for chunk in values.chunks:
+        array = chunk
+        while pa.types.is_nested(array.type):
+            array = array.field(0) if pa.types.is_struct(array.type) else array.flatten()
+        plain = pa.binary(width) if pa.types.is_decimal(array.type) else array.type
+        own.insert_hashes(stored_hashes(array, plain))
+    return own.to_parquet_bytes()
+
+
+def _put(out: BinaryIO, fields: _Fields, offset: int, length: int, data: Any) -> None:
+    """Write a part that `fields` name; without data they name none."""
+    fields.pop(offset, None)
+    fields.pop(length, None)
+    if data:
+        fields |= {offset: _long(out.tell()), length: (thrift.I32, len(data))}
+        out.write(data)
+
+
+def _structs(fields: _Fields, field: int) -> list[bytes]:
+    return thrift.written_structs(fields[field][1]) if field in fields else []
+
+
+def _number(fields: _Fields, field: int) -> int:
+    if field not in fields:
+        return 0
+    value = fields[field][1]
+    return value if isinstance(value, int) else thrift.read_int(value, 0)
+
+
+def _long(number: int) -> Field:
+    return thrift.I64, number
+
+
+def _struct(fields: _Fields) -> bytes:
+    return thrift.write_struct(dict(sorted(fields.items())))
