@@ -4,6 +4,7 @@
 #   PYTHON=/path/to/python3.12    another interpreter for .venv than the first that is new enough
 #   DEMO_ARGS="--rows 1000000"    options of `zonebloom demo`
 #   PYTEST_ARGS="-k sizing"       options of pytest
+#   SPARK=3.5.7                   the PySpark of `make test-spark`, by default the newest
 #   SECONDS=600 SEED=7            how long `make fuzz` looks, and from which seed
 #
 # Numba caches compiled kernels in zonebloom/bloom/kernels/__pycache__, keyed by the text of all kernel sources: an edit never
@@ -24,6 +25,11 @@ JAVA = $(shell version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | 
 # What can be run, less the report, which comes last: it makes the tables of the documentation from all results.
 BENCHES = $(filter-out report billion,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 
+# Spark 3.5 needs distutils, which Python 3.12 has not, and its wheel of Iceberg's JAR: later ones lack a part of it.
+SPARK   ?= newest
+PYSPARK := 'pyspark$(if $(filter 3.%,$(SPARK)),,[connect])$(if $(filter newest,$(SPARK)),,==$(SPARK))' \
+    $(if $(filter 3.%,$(SPARK)),setuptools snowpark-connect-deps-iceberg==1.0.2)
+
 # `make fuzz SECONDS=600` shares the time among the fuzzers; each prints its seed, and `SEED=` repeats it.
 FUZZERS := interleavings lakes index_files parsers spark_lakes
 SECONDS ?= 600
@@ -33,7 +39,7 @@ SEED    := $(or $(SEED),$(shell date +%s))
 debian = { [ "$$(id -u)" = 0 ] && command -v apt-get && \
     { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1); }; } >/dev/null
 
-.PHONY: demo test test-deep fuzz lint docs bench clean help
+.PHONY: demo test test-deep test-spark spark-suite fuzz lint docs bench clean help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -51,6 +57,13 @@ test-deep: $(VENV)/test.stamp ## what make test does in part, in full: more exam
 	    { echo "Spin and a C compiler must be installed for make test-deep; ask root for them" \
 	           "(Debian and Ubuntu: apt-get install spin gcc libc6-dev)" >&2; exit 1; }
 	ZONEBLOOM_DEPTH=deep $(PY) -m pytest -n 2 --dist loadscope -m deep $(PYTEST_ARGS)
+
+# Each version of PySpark has an environment of its own.
+test-spark: ## the tests of Spark with another PySpark: SPARK=3.5.7
+	@$(MAKE) --no-print-directory VENV=.venv-spark-$(SPARK) spark-suite
+
+spark-suite: $(VENV)/spark.stamp
+	$(PY) -m pytest -n 0 $(if $(filter deep,$(ZONEBLOOM_DEPTH)),-m deep) $(PYTEST_ARGS) tests/spark
 
 fuzz: $(VENV)/test.stamp ## fuzzers: SECONDS=600 shared among them; seeds are printed
 	@failed=0; for name in $(FUZZERS); do \
@@ -75,7 +88,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /make \1\t/p' Makefile | expand -t 16
 
 clean: ## everything that can be made again
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis .cache dist build site
+	rm -rf $(VENV) .venv-spark-* .pytest_cache .ruff_cache .mypy_cache .hypothesis .cache dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- .venv: made once; a stamp says what it holds, and a newer pyproject.toml installs again ---------------------------
@@ -108,4 +121,9 @@ $(VENV)/demo.stamp: $(VENV)/base.stamp pyproject.toml
 $(VENV)/test.stamp $(VENV)/lint.stamp $(VENV)/docs.stamp $(VENV)/bench.stamp: $(VENV)/%.stamp: $(VENV)/demo.stamp
 	@echo "installing what make $* needs"
 	@$(PIP) install --group $* $(if $(filter test bench,$*),$(JAVA))
+	@touch $@
+
+$(VENV)/spark.stamp: $(VENV)/demo.stamp
+	@echo "installing what make test-spark SPARK=$(SPARK) needs"
+	@$(PIP) install --group test-any-spark $(PYSPARK) $(JAVA)
 	@touch $@

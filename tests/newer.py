@@ -31,6 +31,11 @@ NEEDS = {
     "json": Need("pyarrow", 19, "the type of texts in JSON"),
     "views_in_parquet": Need("pyarrow", 21, "texts and bytes as views written to Parquet"),
     "bloom_writer": Need("pyarrow", 24, "bloom filters written to Parquet"),
+    "spark_4": Need(
+        "pyspark",
+        4,
+        "Connect, collations, functions in SQL, texts of temporary views, rows without a job, wider integers in files",
+    ),
 }
 
 

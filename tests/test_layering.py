@@ -44,7 +44,7 @@ ROOMS = (
 
 MODULE_OF_PACKAGE = {"pylance": "lance", "pytest-xdist": "xdist"}
 """Packages whose module has another name."""
-MODULES_THAT_COME_WITH = {"moto": {"boto3", "werkzeug"}, "numba": {"llvmlite"}}
+MODULES_THAT_COME_WITH = {"moto": {"boto3", "werkzeug"}, "numba": {"llvmlite"}, "pyspark": {"py4j"}}
 
 SIZES_OF_ROW_GROUP = {"num_rows", "total_byte_size"}
 COMPILERS = {"numba", "llvmlite"}

@@ -17,6 +17,7 @@ from pathlib import Path as Folder
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from tests.fuzz import lakes
 from tests.fuzz.children import main, run_child
@@ -25,6 +26,8 @@ from tests.fuzz.conditions import SPARK, Condition, as_sql, as_terms, spark_quot
 from tests.fuzz.sources import Delta, Files, Iceberg, Row, Source, assert_same
 from tests.fuzz.writers import write_by_pyarrow
 from tests.spark import cluster
+from zonebloom.engines.spark.scan.types import arrow_schema
+from zonebloom.engines.spark.versions import arrow_of, frame_of
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.spark import ZoneBloom
 
@@ -65,7 +68,9 @@ class SparkFiles(Files):
         return found
 
     def _write_by_spark(self) -> None:
-        frame, staged = self.session.createDataFrame(self.some()), self.root.with_name("staged")
+        rows, staged = self.some(), self.root.with_name("staged")
+        schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+        frame = frame_of(self.session, rows.cast(arrow_schema(schema)), schema)
         kind = self.chance.choice(("INT96", "TIMESTAMP_MICROS"))
         self.session.conf.set(_TIMESTAMPS, kind)
         frame.coalesce(1).write.parquet(str(staged), compression=self.chance.choice(("snappy", "zstd", "none")))
@@ -125,7 +130,7 @@ class SparkCase(lakes.Case):
         if not tagged:
             return
         found: list[list[Row]] = [[] for _ in asked]
-        for row in reduce(lambda one, other: one.unionAll(other), tagged).toArrow().to_pylist():
+        for row in arrow_of(reduce(lambda one, other: one.unionAll(other), tagged)).to_pylist():
             found[row["asked"]].append(row)
         for condition, ours in zip(asked, found, strict=True):
             wanted = [row for row in rows if lakes.truth_of(condition, row)]

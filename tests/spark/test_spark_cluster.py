@@ -9,8 +9,11 @@ import os
 import subprocess
 
 import pyarrow as pa
+import pytest
 
 from tests.spark import cluster
+from zonebloom.engines.spark.executors import check_pyspark
+from zonebloom.errors import MissingDependencyError
 
 
 def pids(batches):
@@ -32,6 +35,11 @@ def test_java_of_the_registry_stands_behind_a_script(tmp_path):
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "--add-opens=x=y"]
     said = subprocess.run([script, *arguments], capture_output=True, text=True, check=True).stdout
     assert said == "-Xmx1g a b --add-opens=x=y\n"
+
+
+def test_a_pyspark_that_is_too_old_is_refused_by_name():
+    with pytest.raises(MissingDependencyError, match=r"PySpark must be 99\.0 or newer for Spark Connect, got \d"):
+        check_pyspark((99, 0), "Spark Connect")
 
 
 def test_a_connect_session_is_one(connect):

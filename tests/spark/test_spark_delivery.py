@@ -23,6 +23,7 @@ import pytest
 
 import zonebloom
 from tests.depth import IS_DEEP, deep_only
+from tests.newer import need
 from tests.spark import cluster, faults
 from tests.spark.test_spark_build import assert_survives
 from zonebloom.engines.spark.executors import Cluster, unpickled
@@ -64,6 +65,7 @@ if IS_DEEP:
 
         They stay open as long as it runs, as executors may fetch shared artifacts for a later session.
         """
+        need("spark_4")
         options = {"spark.sql.artifact.isolation.enabled": "false"}
         with cluster.serving(options) as port, contextlib.ExitStack() as sessions:
             yield port, sessions

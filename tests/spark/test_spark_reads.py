@@ -17,10 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import SparkUpgradeException
 
 import zonebloom as zb
 from tests.depth import IS_DEEP, at_depth, some
+from tests.newer import has, need
+from tests.spark import cluster
 from tests.spark.rows import of_lake, of_plain_read, rows_of_each, shown
 from zonebloom.engines.spark.pushdown.translate import keys_condition
 from zonebloom.engines.spark.scan.readers import escaped, local_frame, url_of
@@ -292,7 +295,7 @@ def test_columns_and_predicates_are_understood(any_spark, hard_lake):
         (zb.col("u64") == 2**64 - 42, f"u64 = {2**64 - 42}"),
         (zb.col("raw") == b"\x08\x08\x08", "raw = X'080808'"),
         (zb.col("s.x") == 8, "s.x = 8"),
-        (zb.col(ODD) == "o'8\\", "`A b.``c` = 'o''8\\\\'"),
+        (zb.col(ODD) == "o'8\\", "`A b.``c` = 'o\\'8\\\\'"),
     ]
     for predicate, text in predicates:
         assert kept(lake, predicate).rows < everything, text
@@ -346,7 +349,7 @@ SETTINGS = [
     ("spark.sql.ansi.enabled", "false", "a IN ('b', 1)"),
     ("spark.sql.ansi.enabled", "true", "a = 'b' /* AND a = 'x' */"),
     ("spark.sql.ansi.enabled", "true", "a = 'b' -- AND a = 'x'"),
-    ("spark.sql.ansi.enabled", "true", "a = 'b' COLLATE UTF8_LCASE"),
+    *([("spark.sql.ansi.enabled", "true", "a = 'b' COLLATE UTF8_LCASE")] if has("spark_4") else []),
     ("spark.sql.ansi.enabled", "true", "a = 'i' 't''s'"),
     ("spark.sql.ansi.enabled", "true", "a = r'x\\n'"),
     ("spark.sql.ansi.enabled", "true", "a || '' = 'b' AND a = 'b'"),
@@ -419,6 +422,7 @@ def test_nan_as_a_literal_is_found_on_each_way(any_spark, tmp_path):
 
 
 def test_collated_and_padded_columns_are_kept_whole(spark, tmp_path):
+    need("spark_4")
     root = tmp_path / "lake"
     spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS c, CAST('a' AS CHAR(5)) AS p").write.parquet(url_of(str(root)))
     zb.build_index(root, ["c", "p"])
@@ -611,10 +615,15 @@ def test_old_dates_that_spark_is_to_refuse_are_refused(spark, tmp_path):
     spark.conf.set(setting, "EXCEPTION")
     try:
         for frame in (plain_read(spark, tmp_path), ZoneBloom(spark).read(str(tmp_path))):
-            with pytest.raises(SparkUpgradeException, match="READ_ANCIENT_DATETIME"):
+            with pytest.raises((SparkUpgradeException, Py4JJavaError), match="READ_ANCIENT_DATETIME"):  # in 3.5 py4j's
                 frame.where("key = 'a'").collect()
+        own = str(tmp_path / "own")  # Spark marks its own files, and so reads all their dates
+        spark.sql("SELECT 'a' AS key, DATE'1500-01-01' AS at").write.parquet(f"file://{own}")
+        zb.build_index(own, ["key"])
+        found = ZoneBloom(spark).read(own).prepare("key = 'a'")
+        assert (found.method, found.frame.collect()[0].at) == ("driver", dt.date(1500, 1, 1))
     finally:
-        spark.conf.unset(setting)
+        cluster.reset(spark, setting)
 
 
 def test_lists_of_old_dates_prune_nothing(spark, tmp_path):
@@ -649,6 +658,7 @@ def num_jobs(spark, action) -> int:
 
 
 def test_a_lookup_by_the_driver_needs_no_job(spark, small_lake):
+    need("spark_4")
     lake = ZoneBloom(spark).read(str(small_lake))
     assert lake.schema
     present, absent = "key = 'k-1-7'", "key = 'nobody'"
@@ -678,7 +688,7 @@ def test_long_lists_get_no_literal_into_the_plan(any_spark, small_lake, way, num
     keys = [f"k-1-{n}" for n in range(100, 100 + num_keys)]
     lake = ZoneBloom(any_spark).read(str(small_lake), method=way)
     texts = ", ".join(f"'{key}'" for key in keys)
-    frame_of_keys = any_spark.createDataFrame(pa.table({"key": keys}))
+    frame_of_keys = any_spark.createDataFrame([(key,) for key in keys], "key string")
     asked = [
         lambda: lake.where(zb.col("key").isin(keys) & ~(zb.col("key") == "nobody")),
         lambda: lake.where(f"key IN ({texts})"),
@@ -804,14 +814,15 @@ BY_READING = [
     "spark_partition_id() >= 0",
     "rand(7) < 0.6",
     "length(uuid()) = 36",
-    "where_it_was_read() LIKE '%part-1%'",
+    *(["where_it_was_read() LIKE '%part-1%'"] if has("spark_4") else []),
     "_metadata.file_block_start = 0",
     "_METADATA.file_path LIKE '%part-1%'",
 ]
 
 
 def test_a_condition_that_depends_on_how_a_row_is_read_gives_the_rows_of_a_plain_read(any_spark, small_lake):
-    any_spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION where_it_was_read() RETURNS STRING RETURN input_file_name()")
+    if has("spark_4"):
+        any_spark.sql("CREATE TEMPORARY FUNCTION where_it_was_read() RETURNS STRING RETURN input_file_name()")
     plain, lake = plain_read(any_spark, small_lake), ZoneBloom(any_spark).read(str(small_lake))
     for number, piece in enumerate(BY_READING):
         condition = f"key IN ('k-1-6', 'k-1-7', 'k-4-8', 'k-4-9') AND {piece}"

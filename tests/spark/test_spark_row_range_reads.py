@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.newer import need
 from tests.spark.rows import shown
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.engines.spark.scan.layout import Layout
@@ -78,6 +79,7 @@ def test_a_file_with_another_type_or_without_the_column_leaves_whole(lake):
 
 
 def test_row_ranges_are_read_where_they_are_few_in_every_file(any_spark, lake, few):
+    need("spark_4")
     opened = ZoneBloom(any_spark).read(str(lake))
     plain = any_spark.read.parquet(str(lake))
     keys = [4, 401, 802, 1203]

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
 import zonebloom as zb
+from tests.newer import need
 from tests.spark.odd_lake import plan_of, rows_of
 from zonebloom.engines.spark.scan import splits as pieces_module
 from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError
@@ -68,6 +69,7 @@ def test_located_keys_are_those_of_the_library(any_spark, small_lake):
 
 def test_keys_with_a_collation_are_refused(any_spark, small_lake):
     """DISTINCT would take `s5` and `S5` for one key, and drop one."""
+    need("spark_4")
     zonebloom = ZoneBloom(any_spark)
     keys = any_spark.sql("SELECT CAST(u AS STRING COLLATE UTF8_LCASE) AS s FROM VALUES ('s5'), ('S5') AS t(u)")
     lake = zonebloom.read(str(small_lake))

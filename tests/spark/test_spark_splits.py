@@ -19,6 +19,7 @@ import pytest
 import zonebloom as zb
 from tests.spark.odd_lake import INDEXED, ROWS_PER_FILE, ROWS_PER_ZONE, UTC, native, plan_of, rows_of
 from zonebloom.engines.spark.scan.splits import Split, packed
+from zonebloom.engines.spark.versions import arrow_of
 from zonebloom.errors import DataFileError
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -87,7 +88,7 @@ def test_no_condition_loses_a_row_and_many_prune(spark, odd_lake):
         "huge = 18446744073709551615",
     ]
     frame = native(spark, odd_lake).selectExpr("n", *(f"({text}) <=> TRUE AS p{i}" for i, text in enumerate(texts)))
-    answers = frame.toArrow()
+    answers = arrow_of(frame)
     num_pruned = 0
     for number, text in enumerate(texts):
         plan = plan_of(odd_lake, where=text, columns=["n"])
@@ -109,7 +110,7 @@ def test_a_column_that_a_file_lacks_has_the_value_of_its_folder(tmp_path):
 def test_all_columns_come_back_as_spark_reads_them(spark, odd_lake):
     found = rows_of(plan_of(odd_lake)).sort_by("n")
     names = [f"`{name.replace('`', '``')}`" for name in found.column_names]
-    wanted = native(spark, odd_lake).select(*names).orderBy("n").toArrow()
+    wanted = arrow_of(native(spark, odd_lake).selectExpr(*names).orderBy("n"))
     assert found.num_rows == 8 * ROWS_PER_FILE
     for name in found.column_names:
         if name not in ("amount", "small"):

@@ -15,6 +15,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 import zonebloom
+from tests.newer import has
+from tests.spark import cluster
 from tests.spark.rows import rows_of_each, shown
 from zonebloom.engines.spark import catalog
 from zonebloom.engines.spark import sql as queries
@@ -91,7 +93,7 @@ def test_a_condition_that_prunes_nothing_is_warned_of_once(spark, root):
     lake = ZoneBloom(spark).read(str(root))
     with pytest.warns(RuntimeWarning, match=r"must compare indexed columns .* got lower\(u\) = 'x'") as caught:
         _ = [lake.where("lower(u) = 'x'"), lake.where("lower(u) = 'y'")]
-    assert [one.filename for one in caught] == [__file__]
+    assert [one.filename for one in caught if one.category is RuntimeWarning] == [__file__]
 
 
 # --- columns and sizes ------------------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ def test_only_columns_that_are_read_are_considered(spark, tmp_path):
     try:
         spark.sql("SELECT 'a' AS key, 1 AS x, DATE '1500-01-01' AS born").write.parquet(str(tmp_path / "old"))
     finally:
-        spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInWrite")
+        cluster.reset(spark, "spark.sql.parquet.datetimeRebaseModeInWrite")
     zonebloom.build_index(tmp_path / "old", "key")
     lake = ZoneBloom(spark).read(str(tmp_path / "old"))
     assert lake.prepare("key = 'a'").method != "driver"
@@ -230,9 +232,11 @@ def test_a_query_has_the_rows_of_spark_and_its_scans_are_pruned(any_spark, table
         scans.clear()
         args = {"u": "0-7"} if ":u" in text else None
         found, expected = zb.sql(text, args), any_spark.sql(text, args)
-        assert len(scans) == pruned, text
+        is_described = has("spark_4") or " mine" not in text  # Spark 3.5 gives no text of a temporary view
+        assert len(scans) == (pruned if is_described else 0), text
         assert found.columns == expected.columns
-        ours, theirs = rows_of_each([found, expected])
+        # Connect of Spark 4.0 loses the parameters of a WITH in a union.
+        ours, theirs = map(shown, (found, expected)) if args else rows_of_each([found, expected])
         assert ours == theirs, text
 
 

@@ -21,6 +21,7 @@ import zonebloom
 from tests import delta_log
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from tests.spark.rows import rows_of_each
+from zonebloom.engines.spark.versions import arrow_of
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats.index_location import places_of
 from zonebloom.spark import ZoneBloom
@@ -253,7 +254,7 @@ def test_identity_partitions_of_iceberg_are_read_from_files_and_exclude_files(sp
     for method in ("auto", "row_ranges"):
         lake = zb.read(source, index=table.index)
         expected = source.scan().to_arrow().sort_by("id").to_pylist()
-        assert lake.where("id >= 0", method=method).toArrow().sort_by("id").to_pylist() == expected
+        assert arrow_of(lake.where("id >= 0", method=method)).sort_by("id").to_pylist() == expected
         frames = [lake.where(one, method=method).selectExpr("id") for one in ("f = 0.1D", "p = 'b'")]
         assert rows_of_each(frames) == [sorted(f"({one},)" for one in range(first, 40, 2)) for first in (0, 1)]
 

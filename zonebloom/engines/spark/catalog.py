@@ -10,7 +10,6 @@ Design: docs/design/spark.md#names, docs/design/spark.md#frames
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import posixpath
 import re
@@ -21,11 +20,12 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 
 from zonebloom.doors import open_index
 from zonebloom.engines.spark.pushdown.implied import explained
+from zonebloom.engines.spark.pushdown.names import resolves
+from zonebloom.engines.spark.versions import logger_of_errors
 from zonebloom.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.formats import Dataset, open_dataset
 from zonebloom.formats.detect import has_log_at
@@ -250,11 +250,6 @@ def location_of(url: str) -> str:
     return unquote(url) if "://" in url else url
 
 
-def described(spark: Any, table: str, partition: str = "") -> dict[str, Any]:
-    """What Spark's catalog says about a table, a view or a partition; the names are SQL."""
-    return dict(json.loads(spark.sql(f"DESCRIBE EXTENDED {table} {partition} AS JSON").collect()[0][0]))
-
-
 def table_of(frame: DataFrame) -> str | None:
     """The name of the catalog's table that `frame` scans; None if it scans files by path."""
     found = re.search(r"^[\s:+|-]*Relation ([^\[\n]+)\[.*\] parquet$", explained(frame), re.MULTILINE)
@@ -313,15 +308,12 @@ def _other_node(whole: str) -> str:
 
 def _has_files_of_rows(frame: DataFrame) -> bool:
     """Whether `frame` has Iceberg's hidden column of files."""
-    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")  # it prints 5 KB for each column that is not there
+    logger = logger_of_errors()  # it prints 5 KB for each column that is not there
     was_disabled, logger.disabled = logger.disabled, True
     try:
-        frame.select(_ICEBERG_FILE).schema  # noqa: B018 - Connect resolves names with the schema
-    except PySparkException:
-        return False
+        return resolves(frame, _ICEBERG_FILE)
     finally:
         logger.disabled = was_disabled
-    return True
 
 
 def _table_around(folder: str, storage_options: Mapping[str, str] | None) -> str | None:

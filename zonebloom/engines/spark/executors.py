@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_LEAST = (4, 1)
-
 _SCHEMA = "number long, found string, result binary"
 _RAISED = re.compile(r"zonebloom\.errors\.(\w+): ([^\n]+)")
 _MOST_SLOTS = 4096
@@ -42,7 +40,7 @@ _ABLE: WeakSet[SparkSession] = WeakSet()
 """Sessions whose executors can run zonebloom."""
 
 
-def check_pyspark() -> None:
+def check_pyspark(least: tuple[int, int] = (3, 5), use: str = "zonebloom") -> None:
     """Check that PySpark can be used.
 
     Raises
@@ -55,12 +53,11 @@ def check_pyspark() -> None:
         import pyspark  # noqa: PLC0415 - an optional extra
     except ImportError as error:
         raise MissingDependencyError(
-            "PySpark 4.1 or newer with pandas must be installed", got=error, do='pip install "zonebloom[spark]"'
+            "PySpark 3.5 or newer with pandas must be installed", got=error, do='pip install "zonebloom[spark]"'
         ) from error
-    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _LEAST:
-        raise MissingDependencyError(
-            "PySpark must be 4.1 or newer", got=pyspark.__version__, do='pip install "zonebloom[spark]"'
-        )
+    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < least:
+        must = f"PySpark must be {least[0]}.{least[1]} or newer for {use}"
+        raise MissingDependencyError(must, got=pyspark.__version__, do='pip install "zonebloom[spark]"')
 
 
 def session_of(spark: SparkSession | None = None) -> SparkSession:
@@ -77,18 +74,19 @@ def session_of(spark: SparkSession | None = None) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - an optional extra
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    if spark is not None:
-        if not hasattr(spark, "createDataFrame"):
-            raise InvalidArgumentError("spark must be a SparkSession", got=type(spark).__name__)
-        return spark
+    if spark is not None and not hasattr(spark, "createDataFrame"):
+        raise InvalidArgumentError("spark must be a SparkSession", got=type(spark).__name__)
     try:
-        return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+        session = spark or SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     except (PySparkRuntimeError, FileNotFoundError) as error:
         raise MissingDependencyError(
             "Spark must find a Java 17 or 21 through JAVA_HOME or PATH",
             got=f"{str(error).strip() or error!r}",
             do="install a JDK, such as Debian's openjdk-17-jre-headless",
         ) from error
+    if is_connect(session):
+        check_pyspark((4, 0), "Spark Connect")
+    return session
 
 
 def setting(spark: SparkSession, name: str) -> str:

@@ -58,7 +58,7 @@ class ZoneBloom:
     Raises
     ------
     MissingDependencyError
-        PySpark 4.1, pandas or Java is missing.
+        PySpark 3.5, pandas or Java is missing.
     """
 
     def __init__(

@@ -25,12 +25,13 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
-from zonebloom.engines.spark.catalog import Catalog, described
+from zonebloom.engines.spark.catalog import Catalog
 from zonebloom.engines.spark.pushdown.columns import column_of
 from zonebloom.engines.spark.pushdown.implied import opaque, optimized_plan, parts_of, plans
 from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
 from zonebloom.engines.spark.scan.lake import Lake
 from zonebloom.engines.spark.scan.read import lake_of
+from zonebloom.engines.spark.versions import described
 from zonebloom.errors import PredicateError, ZoneBloomError
 from zonebloom.predicates import And, Equals, IsIn, Or, Predicate
 

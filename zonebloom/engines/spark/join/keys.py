@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DecimalType, StructField
 
 from zonebloom.engines.spark.catalog import check_batch
-from zonebloom.engines.spark.pushdown.names import backquoted, resolves
+from zonebloom.engines.spark.pushdown.names import named, resolves
 from zonebloom.engines.spark.pushdown.types import CHAR
+from zonebloom.engines.spark.versions import arrow_of
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.predicates import IsIn
 
@@ -96,13 +97,13 @@ def collected(column: str, keys: Any) -> pa.Array:
 
     Design: docs/design/spark.md#keys
     """
-    if hasattr(keys, "toArrow"):
+    if hasattr(keys, "mapInArrow"):
         names = keys.columns
         name = names[0] if len(names) == 1 else column
         if not resolves(keys, name):
             raise ColumnNotFoundError.among(column, names, "the frame of keys")
-        wanted = distinct(keys.select(backquoted(name))).limit(MAX_KEYS + 1)
-        values = wanted.toArrow().column(0).combine_chunks().drop_null()
+        wanted = distinct(keys.select(named(name))).limit(MAX_KEYS + 1)
+        values = arrow_of(wanted).column(0).combine_chunks().drop_null()
     else:
         values = IsIn(column, keys).values
     if len(values) > MAX_KEYS:

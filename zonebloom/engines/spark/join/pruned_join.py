@@ -17,13 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from zonebloom.engines.spark.catalog import check_batch
 from zonebloom.engines.spark.join.keys import check_pair
 from zonebloom.engines.spark.pushdown.calendars import has_old
-from zonebloom.engines.spark.pushdown.names import backquoted
+from zonebloom.engines.spark.pushdown.names import named
 from zonebloom.engines.spark.scan.lake import Lake
+from zonebloom.engines.spark.versions import arrow_of
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 
@@ -90,7 +90,7 @@ def _candidates(
     lake: Lake, small: DataFrame, indexed: Sequence[str], max_keys: int, *, null_safe: bool
 ) -> DataFrame | str:
     """The rows of the lake that have a key of `small`; or the reason to read all rows, and the advice."""
-    keys = small.select(*map(backquoted, indexed)).distinct().limit(max_keys + 1).toArrow()
+    keys = arrow_of(small.select(*map(named, indexed)).distinct().limit(max_keys + 1))
     if keys.num_rows > max_keys:
         return f"the small side has more than {max_keys:,} distinct keys; raise max_keys"
     predicates = []
@@ -128,7 +128,7 @@ def _predicate(name: str, values: pa.Array, *, null_safe: bool) -> Predicate | s
 def _null_safe_join(pruned: DataFrame, small: DataFrame, names: Sequence[str], kind: str) -> DataFrame:
     """The join by `<=>`. It has the key columns once, from the side that keeps all its rows."""
     other = {name: name + _SUFFIX for name in names}
-    same = reduce(and_, (F.col(backquoted(one)).eqNullSafe(F.col(backquoted(two))) for one, two in other.items()))
+    same = reduce(and_, (named(one).eqNullSafe(named(two)) for one, two in other.items()))
     if kind in ("right_semi", "right_anti"):
         return small.join(pruned.withColumnsRenamed(other), same, kind.replace("right", "left"))
     if kind == "right":

@@ -38,12 +38,12 @@ SURE_TIME: Final = dt.datetime(1901, 1, 1)  # noqa: DTZ001 - in any zone
 """Spark moved no timestamp from here on, in any time zone: a year after `FIRST_TIME`."""
 
 
-def is_old_writer(metadata: FileMetaData) -> bool:
-    """Whether the footer marks dates and times as written in the old calendar."""
+def is_old_writer(metadata: FileMetaData, *, unmarked: bool = False) -> bool:
+    """Whether the footer marks dates and times as written in the old calendar; `unmarked` if Spark did not write it."""
     pairs = metadata.metadata or {}
     version = pairs.get(_VERSION)
     if version is None:
-        return False
+        return unmarked
     if any(mark in pairs for mark in _MARKS):
         return True
     numbers = version.decode("utf-8", "replace").split(".")[:2]
@@ -70,18 +70,20 @@ def check_calendar(table: pa.Table, path: str) -> None:
 def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
     """Whether Spark may move or refuse old dates and times.
 
-    It does by a setting, or if an old writer wrote one of the first `paths`.
+    It moves by a setting, or if an old writer wrote one of the first `paths`. With EXCEPTION, the default before
+    Spark 4, it refuses them in files that other writers wrote.
 
     For the files that were not checked, a task refuses rows that Spark would move.
     """
     settings = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
-    if any(setting(spark, name) != "CORRECTED" for name in settings):
+    modes = {setting(spark, name) for name in settings}
+    if not modes <= {"CORRECTED", "EXCEPTION"}:
         return True
     if setting(spark, "spark.sql.parquet.int96TimestampConversion") == "TRUE":
         return True
     for path in paths[:_NUM_FOOTERS]:
         with open_parquet(view.dataset, path, view.listing[path]) as data:
-            if is_old_writer(data.metadata):
+            if is_old_writer(data.metadata, unmarked="EXCEPTION" in modes):
                 return True
     return False
 

@@ -1,7 +1,8 @@
 """Translates Columns to predicates, and predicates to Columns.
 
-A `Column` prints `=(user_id, 'u-1')` on a classic session, `==(user_id, u-1)` on Spark Connect. Its predicate is a
-guess, like that of SQL text. Spark compares the guess with the Column before it is used.
+A `Column` prints `=(user_id, 'u-1')` on a classic session, `==(user_id, u-1)` on Spark Connect, and `(user_id = u-1)`
+before Spark 4. Its predicate is a guess, like that of SQL text. Spark compares the guess with the Column before it is
+used.
 
 Design: docs/design/spark.md#conditions
 """
@@ -15,8 +16,10 @@ from typing import Any
 
 from pyspark.sql import Column, functions
 
-from zonebloom.engines.spark.pushdown.names import backquoted
+from zonebloom.engines.spark.pushdown.implied import parts_of
+from zonebloom.engines.spark.pushdown.names import named
 from zonebloom.engines.spark.pushdown.types import Binder, EqualsNull, IsNotNull, IsTrue, Piece, UnboundError, text_of
+from zonebloom.engines.spark.versions import IS_BEFORE_4
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
 from zonebloom.predicates.leaves import Comparison
@@ -25,6 +28,9 @@ from zonebloom.predicates.terms import LiteralTerm
 MAX_LITERALS = 1000
 """Longer IN lists become a join with a local relation: a plan with 5000 literals takes seconds."""
 _CALL = re.compile(r"(==|=|<=>|<=|>=|<|>|and|or|!|not|isNull|isNotNull|in)\(", re.DOTALL)
+_INFIX = re.compile(r"\((.+?) (=|<=>|<=|>=|<|>|IN|IS NULL|IS NOT NULL)(?: (.*))?\)", re.DOTALL)
+_PREFIX = {"IS NULL": "isNull", "IS NOT NULL": "isNotNull"}
+_TYPED = re.compile(r"(?:DATE|TIMESTAMP|TIMESTAMP_NTZ) (?='.*'$)", re.DOTALL)
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _QUOTED_NAME = re.compile(r"(?:`(?:[^`]|``)*`|\w+)(?:\.(?:`(?:[^`]|``)*`|\w+))*")
 
@@ -72,7 +78,7 @@ def _column(node: Predicate, children: list[Column], binder: Binder) -> Column: 
 
 
 def _named(name: str, binder: Binder) -> Column:
-    return functions.col(backquoted(*binder.path(name)))
+    return named(*binder.path(name))
 
 
 def _lit(value: Any) -> Column:
@@ -98,9 +104,30 @@ def text_of_column(column: Any) -> str:
 def predicate_of_column(text: str, binder: Binder) -> Predicate:
     """The predicate of a Column that prints `text`; one `Piece` if it is not understood."""
     try:
-        return _of_call(text, binder)
+        return _of_call(prefixed(text) if IS_BEFORE_4 else text, binder)
     except RecursionError:
         return Piece(text)
+
+
+def prefixed(text: str) -> str:
+    """What a Column of Spark 3.5 prints, in the form of later versions.
+
+    >>> prefixed("((a = u-1) AND ((NOT (b IN (1, 2))) OR (c IS NULL)))")
+    'and(=(a, u-1), or(!(in(b, 1, 2)), isNull(c)))'
+    """
+    for joint in (" AND ", " OR "):
+        parts = parts_of(text, joint)
+        if len(parts) > 1:
+            return f"{joint.strip().lower()}({', '.join(map(prefixed, parts))})"
+    if text.startswith("(NOT ") and text.endswith(")"):
+        return f"!({prefixed(text[5:-1])})"
+    found = _INFIX.fullmatch(text)
+    if found is None:
+        return text
+    first, operator, rest = found.groups()
+    if operator == "IN":
+        return f"in({first}, {rest[1:-1]})"
+    return f"{operator}({first}, {rest})" if rest is not None else f"{_PREFIX.get(operator, operator)}({first})"
 
 
 def _of_call(text: str, binder: Binder) -> Predicate:
@@ -144,6 +171,7 @@ def _value(text: str, name: str, binder: Binder) -> Any:
     """A literal, read from its printed form by the column's type."""
     if text == "NULL":
         return None
+    text = _TYPED.sub("", text)
     is_quoted = len(text) > 1 and text[0] == text[-1] == "'"
     bare = re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL) if is_quoted else text
     try:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import Column, functions
 
 from zonebloom.bloom.hashing import leaf_paths
+from zonebloom.engines.spark.versions import IS_BEFORE_4
 from zonebloom.errors import DataFileError
 from zonebloom.formats.hive import partition_values
 
@@ -90,7 +92,7 @@ def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:
 def resolves(frame: DataFrame, *path: str) -> bool:
     """Whether `frame` has one column or leaf at `path`, by the session's rule for upper and lower case."""
     try:
-        frame.select(backquoted(*path)).schema  # noqa: B018 - Connect resolves names with the schema
+        frame.select(named(*path)).schema  # noqa: B018 - Connect resolves names with the schema
     except PySparkException:
         return False
     return True
@@ -99,6 +101,12 @@ def resolves(frame: DataFrame, *path: str) -> bool:
 def backquoted(*path: str) -> str:
     """SQL for the column or leaf at `path`."""
     return ".".join("`" + name.replace("`", "``") + "`" for name in path)
+
+
+def named(*path: str) -> Column:
+    """The column or leaf at `path`. Before Spark 4 only SQL takes a name with a backtick."""
+    text = backquoted(*path)
+    return functions.expr(text) if IS_BEFORE_4 and "``" in text else functions.col(text)
 
 
 def respelled(schema: pa.Schema, known: pa.Schema) -> str | None:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark.errors import PySparkException
 
-from zonebloom.engines.spark.catalog import described, location_of, table_of
+from zonebloom.engines.spark.catalog import location_of, table_of
 from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.pushdown.types import altered_column
 from zonebloom.engines.spark.scan.layout import values_of
+from zonebloom.engines.spark.versions import described
 from zonebloom.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class CatalogTable:
         except PySparkException as error:
             raise InvalidArgumentError(
                 "a table to read must be described by Spark's catalog",
-                got=f"{table}: {error.getCondition()}",
+                got=f"{table}: {_first_line(error)}",
                 do="pass the path of the files",
             ) from error
         strange = sorted(set(properties.get("storage_properties", ())) - _OPTIONS)
@@ -93,7 +94,7 @@ class CatalogTable:
                 return f"rows of {len(asked)} partitions may match, and Spark is asked for {_MOST_PARTITIONS} folders"
             other = next((one for one in asked if self._place_of(one) != dataset.absolute(one)), None)
         except PySparkException as error:
-            return f"Spark does not say where the partitions of {self.name} lie: {error.getCondition()}"
+            return f"Spark does not say where the partitions of {self.name} lie: {_first_line(error)}"
         return None if other is None else f"partition {other} of {self.name} does not lie in the folder of its name"
 
     def _place_of(self, folder: str) -> str | None:
@@ -104,6 +105,10 @@ class CatalogTable:
         literals = {key: "null" if value is None else f"'{value}'" for key, value in values.items()}
         spec = ", ".join(f"{backquoted(key)} = {literal}" for key, literal in literals.items())
         return location_of(str(described(self.frame.sparkSession, self.name, f"PARTITION ({spec})").get("location")))
+
+
+def _first_line(error: PySparkException) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _folder_of(path: str) -> str:

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
-from zonebloom.engines.spark.pushdown.names import backquoted, resolves
+from zonebloom.engines.spark.pushdown.names import named, resolves
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand_all
 from zonebloom.engines.spark.pushdown.types import Binder, Piece
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
@@ -36,6 +36,7 @@ from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import Reader, SparkReader, filtered, local_frame
 from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
 from zonebloom.engines.spark.scan.splits import TooWideError
+from zonebloom.engines.spark.versions import IS_BEFORE_4
 from zonebloom.errors import ColumnNotFoundError, DataFileError, IndexNotFoundError, InvalidArgumentError
 from zonebloom.formats import ParquetDataset
 from zonebloom.index import Index
@@ -264,7 +265,7 @@ class Lake:
     def _selected(self, frame: DataFrame) -> DataFrame:
         if self._columns is None:
             return frame
-        return frame.select(*map(backquoted, self._columns))
+        return frame.select(*map(named, self._columns))
 
     def where(
         self, *conditions: str | Column | Predicate, method: Asked | None = None, strict: bool = False
@@ -388,9 +389,9 @@ class Lake:
         paths = tuple(filter(self._reader.is_seen(view.listing), result.files))
         schema = self._read_schema(condition)
         misplaced = None if self.table is None else self.table.misplaced(view.dataset, view.listing, paths)
-        obstacle = BY_ID if is_by_id else None
+        obstacle = BY_ID if is_by_id else self._lack if IS_BEFORE_4 else None  # executors bring the driver's rows there
         if self._reader.is_native and not is_by_id:
-            obstacle = obstacle_of_rows(condition, schema, view, binder, paths, spark=self.spark)
+            obstacle = obstacle_of_rows(condition, schema, view, binder, paths, spark=self.spark) or obstacle
         kept = Kept(
             files=len(paths),
             of_files=len(view.listing),
@@ -427,7 +428,7 @@ class Lake:
             except DataFileError:
                 continue
             except AnalysisException as error:
-                if error.getCondition() != "PATH_NOT_FOUND":
+                if not str(error).startswith("[PATH_NOT_FOUND]"):
                     raise
         last = "plain" if method in (None, "auto") else method
         return self.by(self._planned(understood, last, strict=strict))

@@ -20,12 +20,13 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.executors import setting
-from zonebloom.engines.spark.pushdown.names import backquoted
+from zonebloom.engines.spark.pushdown.names import named
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.row_ranges import read_rows
 from zonebloom.engines.spark.scan.types import arrow_type
+from zonebloom.engines.spark.versions import frame_of
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import ParquetDataset
 from zonebloom.search.view import View
@@ -53,10 +54,9 @@ def filtered(spark: SparkSession, frame: DataFrame, condition: Condition) -> Dat
 def _joined(spark: SparkSession, frame: DataFrame, keys: Keys) -> DataFrame:
     schema = StructType([StructField(_KEY, keys.target.spark)])
     known = local_frame(spark, pa.table({_KEY: keys.values.cast(arrow_type(keys.target.spark))}), schema)
-    column = functions.col(backquoted(*keys.target.path))
     if keys.values.nbytes <= _BROADCAST_BYTES:
         known = functions.broadcast(known)
-    return frame.join(known, column == functions.col(_KEY), "left_semi")
+    return frame.join(known, named(*keys.target.path) == functions.col(_KEY), "left_semi")
 
 
 class RangeReader:
@@ -103,7 +103,7 @@ class SparkReader:
         """`frame` with what is read in its analyzed plan, so that Spark refuses to overwrite it. It costs no job."""
         if self._guard is None:
             self._guard = self._listed(view.listing, schema) if self.table is None else self.table.frame
-        return frame.unionAll(self._guard.select(*map(backquoted, frame.columns)).where("false"))
+        return frame.unionAll(self._guard.select(*map(named, frame.columns)).where("false"))
 
     def check_plain_scan(self, frame: DataFrame, schema: StructType) -> None:
         """Refuse a frame that is not Spark's plain read of this data set; Spark compares the two.
@@ -210,7 +210,7 @@ def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> Dat
     """
     if not table.num_rows:
         return spark.createDataFrame([], schema)
-    return spark.createDataFrame(table.combine_chunks(), schema)
+    return frame_of(spark, table.combine_chunks(), schema)
 
 
 Reader: TypeAlias = SparkReader | RangeReader

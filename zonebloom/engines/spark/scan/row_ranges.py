@@ -23,6 +23,7 @@ from zonebloom.engines.spark.pushdown.types import Binder
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.splits import Split, narrowing_of
 from zonebloom.engines.spark.scan.types import arrow_schema
+from zonebloom.engines.spark.versions import VALUE_BYTES, arrow_of
 from zonebloom.errors import InvalidArgumentError, StaleIndexError
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.selection import RowSelection
@@ -37,8 +38,6 @@ Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 """What `mapInArrow` takes."""
 
 _SCHEMA = "path string, fragment_id long, start long, stop long"
-_VALUE_BYTES = 8
-"""Bytes that Spark's planner counts for a value of a range, and for the output of `mapInArrow` over it."""
 _NAMES = ("path", "fragment_id", "start", "stop")
 
 
@@ -67,7 +66,7 @@ def map_candidates(
 ) -> DataFrame:
     """See `ZoneBloom.map_candidates`."""
     if isinstance(wanted, DataFrame):
-        wanted = wanted.toArrow()
+        wanted = arrow_of(wanted)
     found = None if isinstance(wanted, pa.Table) else searched(spark, layout, table, wanted)
     rows = _given(layout.view, wanted) if found is None else found.row_ranges
     paths = [layout.view.paths[one] for one in np.unique(rows.fragment_ids).tolist()]
@@ -112,7 +111,7 @@ def _values_of_a_task(layout: Layout, tasks: Sequence[tuple[Split, ...]], asked:
     """Values of a range for each task, so that Spark's planner counts about the task's bytes."""
     num_bytes = sum(split.num_bytes for task in tasks for split in task)
     num_bytes = num_bytes * len(asked) // max(len(layout.view.schema), 1)
-    return max(num_bytes // (_VALUE_BYTES * max(len(tasks), 1)), 1)
+    return max(num_bytes // (VALUE_BYTES * max(len(tasks), 1)), 1)
 
 
 def local_rows(
