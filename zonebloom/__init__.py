@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zonebloom.search.unindexed_lake import open_lake
     from zonebloom.search.zone_table import ZoneBuilder, ZoneTable
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "zonebloom.bloom.sbbf": ("Sbbf",),

@@ -1,6 +1,7 @@
-"""An index of format 1, which has levels, is read: its locators answer, its other levels are ignored and not removed.
+"""Indexes of older versions are read.
 
-Oracle: `tests/data/index-with-levels`, which the last version with levels wrote.
+Oracle: `tests/data`. `index-with-levels` is of format 1: its locators answer, its other levels are ignored and not
+removed. A folder like `index-0.2.0` has the lake and the index of `tests.vectors.make` as that release wrote them.
 """
 
 from __future__ import annotations
@@ -13,20 +14,40 @@ from pathlib import Path
 import pytest
 
 import zonebloom as zb
-from tests.vectors.make import WRITTEN
+from tests.vectors.make import ANSWERS, WRITTEN
 from zonebloom.storage.manifest import named_paths
 from zonebloom.stores.local import LocalStore
 
-OLD = Path(__file__).parents[1] / "data" / "index-with-levels"
+DATA = Path(__file__).parents[1] / "data"
+
+
+def copied(folder: Path, tmp_path: Path) -> Path:
+    """A copy of the lake with its index; its files are as old as the index knows them."""
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    for path in (tmp_path / "lake").iterdir():
+        os.utime(path, ns=(WRITTEN, WRITTEN))
+    return tmp_path / "lake"
 
 
 @pytest.fixture
 def lake(tmp_path):
     """Two files of 100 rows; `id` has a locator and a filter of the data set, `name` of files, `code` a locator."""
-    shutil.copytree(OLD, tmp_path, dirs_exist_ok=True)
-    for path in (tmp_path / "lake").iterdir():
-        os.utime(path, ns=(WRITTEN, WRITTEN))
-    return tmp_path / "lake"
+    return copied(DATA / "index-with-levels", tmp_path)
+
+
+@pytest.mark.parametrize("release", sorted(folder.name for folder in DATA.glob("index-[0-9]*")))
+def test_the_index_of_each_release_is_read_and_goes_on(release, tmp_path):
+    lake = copied(DATA / release, tmp_path)
+    for change in (None, zb.Index.optimize, lambda index: index.refresh("full", kind="locator")):
+        if change is not None:
+            change(zb.open_index(lake))
+        index = zb.open_index(lake)
+        assert index.status().is_fresh
+        assert index.verify(sample=1.0).is_sound
+        for where, ids in ANSWERS.items():
+            assert index.to_table(where)["id"].to_pylist() == ids, where
+            assert index.search(where).num_zones_kept < index.search(where).num_zones, where
+        assert index.exists("id", [0, 599, 600]).to_pylist() == [True, True, False]
 
 
 def assert_it_answers(index) -> None:
