@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from tests.newer import need
 
 ROWS = 900
 RANDOM = np.random.default_rng(3)
@@ -56,7 +55,6 @@ WIDENED = {
 
 def written_bitset(path: Path, values: pa.Array, **options) -> bytes:
     """The bitset of the one column chunk of a new file."""
-    need("bloom_writer")
     pq.write_table(pa.table({"c": values}), path, row_group_size=ROWS, bloom_filter_options={"c": options})
     return zb.parquet_bloom(path, 0, "c").to_bytes()
 

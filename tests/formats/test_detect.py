@@ -211,7 +211,7 @@ for name, target in (("device", "/dev/zero"), ("dangling", "nowhere"), ("self", 
     os.symlink(target, name)
 index = zb.build_index(lake, "id", index="_other")
 for ask in (
-    index.refresh, index.verify, index.info, lambda: index.refresh("full"), lambda: zb.whatif(lake, "id"),
+    index.refresh, index.verify, index.status, lambda: index.refresh("full"), lambda: zb.whatif(lake, "id"),
     lambda: index.refresh(paths=["part", "fifo.parquet"]), lambda: zb.build_index(["a.parquet"], "id", index="_list"),
 ):
     ask()

@@ -18,7 +18,6 @@ from pyarrow.parquet import encryption
 
 import zonebloom as zb
 from tests.depth import IS_DEEP, at_depth
-from tests.newer import need
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import DataFile
 from zonebloom.formats.parquet import thrift
@@ -307,7 +306,6 @@ def test_no_flipped_bit_of_a_footer_ends_the_process_or_raises_a_bare_error(tmp_
 
 def test_no_damage_to_filters_or_their_places_ends_the_process_or_raises_a_bare_error(tmp_path):
     """pyarrow 26 aborts for some of these where it is asked for the place of a filter."""
-    need("bloom_writer")
     table = every_kind(20).select(["i"])
     filters = {"i": {"ndv": 10, "fpp": 0.1}}
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=10, store_schema=False, bloom_filter_options=filters)

@@ -27,7 +27,6 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests.depth import at_depth
 from tests.formats.page_costs import every_page_pays
-from tests.newer import NARROW_DECIMALS, WRITTEN_VIEWS
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, ParquetDataset
 from zonebloom.formats.lru_cache import LruCache
@@ -131,9 +130,9 @@ def some_values(kind: pa.DataType, num_rows: int, random: Random) -> pa.Array:
 KINDS = [
     *(pa.int8(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
     *(pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.null()),
-    *(pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), *WRITTEN_VIEWS),
+    *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()),
     *(pa.binary(4), pa.uuid(), DICTIONARY),
-    *(*(make(9, 2) for make in NARROW_DECIMALS), pa.decimal128(10, 2), pa.decimal128(38, 2), pa.decimal256(60, 2)),
+    *(pa.decimal32(9, 2), pa.decimal64(18, 2), pa.decimal128(10, 2), pa.decimal128(38, 2), pa.decimal256(60, 2)),
     *(pa.date32(), pa.time32("ms"), pa.time64("ns"), pa.duration("us")),
     *(pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us", "Europe/Berlin"), pa.timestamp("ns")),
     *(STRUCT, pa.list_(pa.int32()), pa.map_(pa.string(), pa.int64())),

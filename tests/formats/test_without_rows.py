@@ -25,7 +25,6 @@ from tests.depth import at_depth, some
 from tests.formats.test_footer import write_encrypted
 from tests.fuzz.columns import random_columns
 from tests.fuzz.writers import is_readable, writers_of
-from tests.newer import need
 from zonebloom.arrow import plain_array
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet.without_rows import write_without_rows
@@ -187,8 +186,6 @@ def test_rows_of_other_writers_stay_and_every_reader_agrees(tmp_path, write):
 
 @pytest.mark.parametrize("write", [written_by_duckdb, written_by_pyarrow])
 def test_bloom_filters_of_a_file_have_the_rows_that_stay_and_no_others(tmp_path, write):
-    if write is written_by_pyarrow:
-        need("bloom_writer")
     path = tmp_path / "a.parquet"
     blooms = {"bloom_filter_options": {"key": {"ndv": 1000, "fpp": 0.001}, "wide": True}, "use_dictionary": False}
     write(path, **(blooms if write is written_by_pyarrow else {}))
@@ -252,7 +249,6 @@ def test_an_encrypted_file_is_refused(tmp_path):
 @pytest.mark.parametrize("seed", range(at_depth(400, 40)))
 def test_rows_of_any_writer_with_any_options_stay(tmp_path, seed):
     """Random columns, values and options of each writer of the fuzzers; small pages and row groups."""
-    need("bloom_writer")
     chance = random.Random(seed)
     columns, num_rows = random_columns(chance), chance.choice((1, 5, 40))
     arrays = [pa.array([column.value(chance, 5) for _ in range(num_rows)], column.type) for column in columns]

@@ -20,7 +20,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.newer import NARROW_DECIMALS, has, need
 from zonebloom.bloom.hashing import hash_values
 from zonebloom.predicates.coerce import fit_each, fit_values, plain_hash
 from zonebloom.reasons import Reason, ReasonCode
@@ -37,7 +36,7 @@ DECIMALS = [
     pa.decimal128(38, 10),
     pa.decimal256(76, 40),
     pa.decimal128(3, -2),
-    *(make(7, 2) for make in NARROW_DECIMALS),
+    *(pa.decimal32(7, 2), pa.decimal64(7, 2)),
 ]
 TEXTS = [pa.string(), pa.large_string(), pa.string_view()]
 BINARIES = [pa.binary(), pa.large_binary(), pa.binary_view()]
@@ -75,7 +74,7 @@ FITS = [
         for value in (7, 7.0, D("7.00"), np.uint8(7), np.float32(7), pa.scalar(7, pa.int16()))
     ],
     *[(value, t, 7.0) for t in FLOATS for value in (7, 7.0, D(7), np.float16(7), pa.scalar(7, pa.decimal128(3, 0)))],
-    *[(pa.scalar(7, make(3, 0)), t, 7.0) for make in NARROW_DECIMALS for t in FLOATS],
+    *[(pa.scalar(7, pa.decimal32(3, 0)), t, 7.0) for t in FLOATS],
     *[(value, t, 700) for t in DECIMALS for value in (700, 700.0, D("700.000"), np.int64(700)) if t.precision <= 15],
     *[(value, t, 700) for t in DECIMALS for value in (700, D("700.000"), pa.scalar(D(700), pa.decimal256(50, 9)))],
     *[(value, t, "é") for t in TEXTS for value in ("é", "é".encode(), np.str_("é"), pa.scalar("é", pa.string_view()))],
@@ -131,7 +130,7 @@ FITS = [
     (7.0, pa.dictionary(pa.int8(), pa.int8()), 7),
     (UUID, pa.dictionary(pa.int8(), pa.uuid()), UUID),
     (7, pa.run_end_encoded(pa.int32(), pa.int64()), 7),
-    *([("{}", pa.json_(pa.string()), "{}")] if has("json") else []),
+    ("{}", pa.json_(pa.string()), "{}"),
 ]
 
 
@@ -332,7 +331,6 @@ def test_an_integer_that_python_refuses_to_show_raises_nothing():
 
 
 def test_pyarrows_wrapping_decimal_cast_does_not_fit_values_that_are_none():
-    need("narrow_decimals")
     wrapping = pa.array([2**32 - 99_999, 2**32, 5], pa.int64())  # pyarrow 26 casts these to decimal32 as -99999, 0, 5
     fit = fit_values(wrapping, pa.decimal32(7, 2))
     assert (fit.values.to_pylist(), fit.num_out_of_range) == ([D(5)], 2)
@@ -406,7 +404,7 @@ def test_a_fit_is_exactly_the_values_that_equal_the_number(number, column_type):
         assert set(fit.values.to_pylist()) == set(equal)
 
 
-arrow_numbers = st.sampled_from([*INTS, *FLOATS, pa.decimal128(20, 3), *(make(9, 0) for make in NARROW_DECIMALS)])
+arrow_numbers = st.sampled_from([*INTS, *FLOATS, pa.decimal128(20, 3), pa.decimal32(9, 0), pa.decimal64(9, 0)])
 
 
 def assert_each_fits_as_alone(values, column_type) -> None:

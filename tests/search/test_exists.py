@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from tests.newer import NARROW_DECIMALS
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError, StaleIndexError, StaleWarning
 
 VIEW = pa.array(["a"], pa.string_view())
@@ -255,7 +254,8 @@ def test_days_and_moments_of_one_list_are_compared_each_by_itself(build):
     "values",
     [
         pa.array([1, 1000, None, 300], pa.float32()).cast(pa.float16()),
-        *(pa.array([Decimal(1), Decimal(1000), None, Decimal(300)], make(9, 1)) for make in NARROW_DECIMALS),
+        pa.array([Decimal(1), Decimal(1000), None, Decimal(300)], pa.decimal32(6, 1)),
+        pa.array([Decimal(1), Decimal(1000), None, Decimal(300)], pa.decimal64(12, 1)),
     ],
     ids=lambda values: str(values.type),
 )
@@ -270,7 +270,7 @@ NUMERALS = [Decimal("0.1"), Decimal("0.3"), Decimal("123.45"), Decimal(10) ** 39
 
 @pytest.mark.parametrize(
     "column_type",
-    [pa.float16(), pa.float32(), pa.float64(), pa.int64(), *(make(5, 2) for make in NARROW_DECIMALS)],
+    [pa.float16(), pa.float32(), pa.float64(), pa.int64(), pa.decimal32(5, 2)],
     ids=str,
 )
 def test_exact_finds_what_equality_finds(build, column_type):

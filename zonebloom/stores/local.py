@@ -35,6 +35,8 @@ from zonebloom.stores.locations import StorageOptions
 from zonebloom.stores.store import SLOW_READ_SECONDS, Level, Traffic
 
 _MAX_OPEN_FILES = 256
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""Errors of a name that leads to nothing."""
 _STAGED = ".zonebloom-staged"
 """The end of the hidden name under which the next content of a data file is written."""
 _CACHED_BYTES = 1 << 30
@@ -151,8 +153,12 @@ class LocalStore:
             for place, _, names in os.walk(self._place(f"{folder}/") if folder else self.root):
                 below = Path(place).relative_to(self.root).as_posix()
                 for name in names:
-                    with contextlib.suppress(FileNotFoundError):
+                    try:
                         status = os.stat(os.path.join(place, name))  # noqa: PTH116, PTH118 - plain strings
+                    except OSError as error:
+                        if error.errno not in _GONE:
+                            raise
+                    else:
                         fingerprints[name if below == "." else f"{below}/{name}"] = fingerprint_of(status)
         return dict(sorted(fingerprints.items()))
 
@@ -308,7 +314,7 @@ class LocalStore:
         try:
             status = os.stat(self.root / path)  # noqa: PTH116 - for its errors
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            if error.errno not in _GONE:
                 raise
             _skipped(self.absolute(path), "a link to nothing")
             return False
