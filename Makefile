@@ -39,7 +39,7 @@ SEED    := $(or $(SEED),$(shell date +%s))
 debian = { [ "$$(id -u)" = 0 ] && command -v apt-get && \
     { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1); }; } >/dev/null
 
-.PHONY: demo test test-deep test-spark spark-suite fuzz lint docs bench clean help
+.PHONY: demo test test-deep test-spark fuzz lint docs bench clean help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
