@@ -432,10 +432,21 @@ def test_an_endpoint_that_does_not_answer_is_told(s3: Bucket):
         store.list("versions")
 
 
-def test_a_plain_endpoint_must_be_allowed(s3: Bucket):
-    options = {name: value for name, value in s3.options.items() if name != "aws_allow_http"}
-    with pytest.raises(StorageError, match="give aws_allow_http=true"):
-        open_store(s3.url("x"), options).list("versions")
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("s3://bucket/x", KEYS | {"aws_endpoint": "http://127.0.0.1:9"}),
+        (
+            "abfss://box@account.dfs.core.windows.net/x",
+            {"azure_storage_account_key": "Zm9v", "endpoint": "http://127.0.0.1:9"},
+        ),
+    ],
+)
+def test_a_plain_endpoint_must_be_allowed(url, options):
+    with pytest.raises(StorageError, match="give allow_http=true in storage_options"):
+        open_store(url, options).list("versions")
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):
+        open_store(url, options | {"allow_http": "true"}).list("versions")
 
 
 @pytest.mark.parametrize(

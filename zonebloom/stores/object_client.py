@@ -433,7 +433,7 @@ class ObjectClient:
         if _REFUSED.search(text):
             return f"access was refused; check the credentials and what they permit ({plain[:300]})"
         if "builder error" in text or "URL scheme is not allowed" in text:
-            return "a plain http:// endpoint must be allowed; give aws_allow_http=true in storage_options"
+            return "a plain http:// endpoint must be allowed; give allow_http=true in storage_options"
         if "object with invalid path" in text:
             return (
                 f"each key must have no empty part, '.', '..' or control character; rename or remove it ({plain[:500]})"
