@@ -51,11 +51,14 @@ test: $(VENV)/test.stamp ## every test, at the depth for a change
 	@$(PY) -m tests.browser 2>/dev/null || $(call debian,chromium fonts-dejavu-core) || $(PY) -m tests.browser || true
 	$(PY) -m pytest -n 2 --dist loadscope $(PYTEST_ARGS)
 
-# What `make test` does in part, in full. Spin checks the model of the commit protocol, by a program in C.
+# What `make test` does in part, in full. Spin checks the model of the commit protocol, by a program in C. npm installs
+# azurite, the stand-in for Azure, into .venv. Without npm the tests of Azure alone fail, and say so.
 test-deep: $(VENV)/test.stamp ## what make test does in part, in full: more examples, faults, kills and sessions
 	@{ command -v spin && command -v cc; } >/dev/null || $(call debian,spin gcc libc6-dev) || \
 	    { echo "Spin and a C compiler must be installed for make test-deep; ask root for them" \
 	           "(Debian and Ubuntu: apt-get install spin gcc libc6-dev)" >&2; exit 1; }
+	@command -v npm >/dev/null || $(call debian,npm) || true
+	@$(PY) -m tests.azure || true
 	ZONEBLOOM_DEPTH=deep $(PY) -m pytest -n 2 --dist loadscope -m deep $(PYTEST_ARGS)
 
 # Each version of PySpark has an environment of its own.
