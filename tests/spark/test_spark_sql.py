@@ -278,9 +278,9 @@ def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp
     for module in (catalog, implied):
         monkeypatch.setattr(module, "explained", lambda frame: asked.append(frame) or explained(frame))
     pq.write_table(pa.table({"u": ["0-7"], "k": [3]}), tmp_path / "plain.parquet")
-    any_spark.read.parquet(str(tmp_path / "plain.parquet")).createOrReplaceTempView("plain")
+    any_spark.read.parquet(str(tmp_path / "plain.parquet")).createOrReplaceTempView("of_a_file")
     zb = ZoneBloom(any_spark)
-    for text in ("SELECT k FROM plain WHERE u = '0-7'", "SELECT k FROM users JOIN plain USING (k)", "SELECT 1"):
+    for text in ("SELECT k FROM of_a_file WHERE u = '0-7'", "SELECT k FROM users JOIN of_a_file USING (k)", "SELECT 1"):
         ours, theirs = rows_of_each([zb.sql(text), any_spark.sql(text)])
         assert ours == theirs
     assert not asked
