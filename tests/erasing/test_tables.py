@@ -153,6 +153,30 @@ def test_an_erasure_from_a_delta_table_that_is_stopped_goes_on(tmp_path, monkeyp
     assert on_disk(root) == sorted({*range(200)} - {7, 107})
 
 
+def test_a_table_that_shares_its_files_is_refused(tmp_path, catalog):
+    texts = pa.table({"text": [f"t {number}" for number in range(100)]})
+    table = catalog.create_table("db.t", texts.schema)
+    table.append(texts)
+    clone = catalog.create_table("db.clone", texts.schema, properties={"gc.enabled": "false"})
+    clone.add_files([task.file.file_path for task in table.scan().plan_files()])
+    zb.build_index(clone, "text", rows_per_zone=10, index=tmp_path / "index")
+    with pytest.raises(InvalidArgumentError, match=r"gc\.enabled"):
+        zb.erase(clone, "text", ["t 7"], index=tmp_path / "index")
+    assert clone.refresh().scan().to_arrow().num_rows == table.scan().to_arrow().num_rows == 100
+
+
+def test_a_file_that_snapshots_spell_in_two_ways_stays(tmp_path, catalog):
+    path = tmp_path / "added.parquet"
+    pq.write_table(rows(0, 100), path)
+    table = catalog.create_table("db.t", rows(0, 1).schema)
+    table.add_files([str(path)])
+    table.delete("x >= 0")
+    table.add_files([path.as_uri()])
+    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+    assert zb.erase(table, "text", ["nobody"], index=tmp_path / "index").num_rows_left == 0
+    assert table.refresh().scan().to_arrow().num_rows == 100
+
+
 def test_snapshots_of_tags_are_told_and_stay(tmp_path, catalog):
     table = iceberg_table(catalog)
     zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")

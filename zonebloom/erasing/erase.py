@@ -106,7 +106,9 @@ def erase_by(
     request = {
         "dataset": index.data.location,
         "column": column,
-        "values_sha256": hashlib.sha256("".join(f"{text}\n" for text in texts).encode()).hexdigest(),
+        "values_sha256": hashlib.sha256(
+            "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
+        ).hexdigest(),
         "num_values": len(texts),
         "index_version": index.version,
         "table_version": _table_version(index.view()),

@@ -37,7 +37,7 @@ def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -
     Raises
     ------
     InvalidArgumentError
-        The table has no catalog, or the column is a field of a struct.
+        The table has no catalog or shares its files, or the column is a field of a struct.
     DataFileError
         The table is none that deltalake or pyiceberg can write.
     """
@@ -47,6 +47,7 @@ def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -
         _clean_delta(index, data, journal)
     elif isinstance(data, IcebergDataset):
         table = data.table()
+        _check_owned(table)
         _delete_all(index, column, values, journal, lambda: iceberg.delete(table, column, values, index=index))
         _clean_iceberg(table, journal)
     journal.add("holders", list(_with_deleted_rows(index.view())))
@@ -135,6 +136,16 @@ def _unnamed(location: str, paths: Iterable[str], named: Iterable[str]) -> Itera
 # --- Iceberg ----------------------------------------------------------------------------------------------------------
 
 
+def _check_owned(table: Table) -> None:
+    """Refuse a table whose files other tables may name, as one that Spark's `snapshot` made."""
+    if table.properties.get("gc.enabled", "true").lower() == "false":
+        raise InvalidArgumentError(
+            f"Iceberg table {table.location()} must own its files, which are removed",
+            got="the property gc.enabled = false",
+            do="set it to true if no other table names its files",
+        )
+
+
 def _clean_iceberg(table: Table, journal: Journal) -> None:
     """Expire the snapshots that no branch and no tag names, and remove the files that only they named."""
     location = table.location()
@@ -147,7 +158,9 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
             table.maintenance.expire_snapshots().by_ids([snapshot.snapshot_id for snapshot in expired]).commit()
             table.refresh()
         named: set[str] = set().union(*(_names(table, snapshot, is_live=True) for snapshot in table.snapshots()))
-        for path in sorted({path for paths in journal.all("unnamed") for path in paths} - named):
+        places = set(map(_place, named))
+        unnamed = {path for paths in journal.all("unnamed") for path in paths}
+        for path in sorted(path for path in unnamed if _place(path) not in places):
             with suppress(FileNotFoundError):
                 table.io.delete(path)
             journal.add("removed", [path])
@@ -164,6 +177,12 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         names = {relative_path(path, location) for path in named}
         holders += _unnamed(plain, open_store(plain, None).files(""), names)
     journal.add("holders", holders)
+
+
+def _place(path: str) -> str:
+    """The one spelling of a location that snapshots may spell otherwise: a path or a file URL, s3, s3a or s3n."""
+    scheme, colon, rest = plain_location(path).partition("://")
+    return f"s3://{rest}" if scheme in ("s3a", "s3n") else f"{scheme}{colon}{rest}"
 
 
 def _names(table: Table, snapshot: Snapshot, *, is_live: bool = False) -> set[str]:

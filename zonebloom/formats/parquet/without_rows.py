@@ -257,7 +257,8 @@ class _Copy:
         kept = values.filter(pa.array(is_kept))
         kept = kept.cast(pa.schema([field.with_type(of_repeated(field.type)) for field in kept.schema]))
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, kept.schema, **self._settings(old, leaf)) as writer:
+        has_bounds = self._orders[leaf] is not None and not any(map(_has_nan, map(_leaf_values, kept.column(0).chunks)))
+        with pq.ParquetWriter(sink, kept.schema, **self._settings(old, leaf, has_bounds=has_bounds)) as writer:
             writer.write_table(kept, row_group_size=kept.num_rows)
         new_file = _parsed(sink.getvalue(), self._source.path)
         if len(new_file.groups) != 1:
@@ -278,7 +279,7 @@ class _Copy:
         new.fields = {**{field: value for field, value in old.fields.items() if field == _FILE_OFFSET}, **new.fields}
         return new, pages
 
-    def _settings(self, old: _Chunk, leaf: int) -> dict[str, Any]:
+    def _settings(self, old: _Chunk, leaf: int, *, has_bounds: bool) -> dict[str, Any]:
         """What tells pyarrow to write a chunk like the old one."""
         offset = old.number(DATA_OFFSET)
         (head,) = self._source.read_ranges([(offset, min(_MAX_HEADER_BYTES, sum(old.span) - offset))])
@@ -296,7 +297,7 @@ class _Copy:
             "data_page_version": "2.0" if _PAGE_V2 in header else "1.0",
             "write_page_checksum": _PAGE_CHECKSUM in header,
             "version": "1.0" if encoding == _PLAIN_DICTIONARY and self._orders[leaf] != OF_UINT_32 else "2.6",
-            "write_statistics": _STATISTICS in old.meta and self._orders[leaf] is not None,
+            "write_statistics": _STATISTICS in old.meta and has_bounds,
             "write_page_index": bool(old.offset_index),
             "store_schema": False,
         }
@@ -328,13 +329,24 @@ def _filter_like(old: bytes, values: pa.ChunkedArray, width: int) -> bytes:
         own = Sbbf.with_blocks(Sbbf.from_parquet_bytes(old).num_blocks)
     except InvalidArgumentError:
         return b""
-    for chunk in values.chunks:
-        array = chunk
-        while pa.types.is_nested(array.type):
-            array = array.field(0) if pa.types.is_struct(array.type) else array.flatten()
+    for array in map(_leaf_values, values.chunks):
         plain = pa.binary(width) if pa.types.is_decimal(array.type) else array.type
         own.insert_hashes(stored_hashes(array, plain))
     return own.to_parquet_bytes()
+
+
+def _leaf_values(array: pa.Array) -> pa.Array:
+    """The values of the only leaf of an array."""
+    while pa.types.is_nested(array.type):
+        array = array.field(0) if pa.types.is_struct(array.type) else array.flatten()
+    return array
+
+
+def _has_nan(values: pa.Array) -> bool:
+    """Whether bounds would leave out a value: some readers, as DuckDB of its own files, take them for bounds of all."""
+    if not pa.types.is_floating(values.type):
+        return False
+    return bool(np.isnan(values.drop_null().to_numpy(zero_copy_only=False)).any())
 
 
 def _put(out: BinaryIO, fields: _Fields, offset: int, length: int, data: Any) -> None:
