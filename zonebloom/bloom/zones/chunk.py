@@ -59,7 +59,7 @@ class FilterChunk:
         self.starts: NDArray[np.int64] = (offsets[:-1].astype(np.int64) - base) // 4
         self.num_blocks: NDArray[np.int64] = sizes // BYTES_PER_BLOCK
         is_uniform = len(sizes) > 0 and bool((sizes == sizes[0]).all())
-        self.filters = self.words.reshape(len(sizes), -1, 8) if is_uniform else None
+        self.filters: NDArray[np.uint32] | None = self.words.reshape(len(sizes), -1, 8) if is_uniform else None
 
     def __len__(self) -> int:
         return len(self.starts)
