@@ -39,7 +39,7 @@ SEED    := $(or $(SEED),$(shell date +%s))
 debian = { [ "$$(id -u)" = 0 ] && command -v apt-get && \
     { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1); }; } >/dev/null
 
-.PHONY: demo test test-deep test-spark fuzz lint docs bench clean help
+.PHONY: demo test test-deep test-spark test-least fuzz lint docs package bench clean help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -68,6 +68,12 @@ test-spark: ## the tests of Spark with another PySpark: SPARK=3.5.7
 spark-suite: $(VENV)/spark.stamp
 	$(PY) -m pytest -n 0 $(if $(filter deep,$(ZONEBLOOM_DEPTH)),-m deep) $(PYTEST_ARGS) tests/spark
 
+test-least: ## every test but those of Spark, with the least versions that users may install
+	@$(MAKE) --no-print-directory VENV=.venv-least least-suite
+
+least-suite: $(VENV)/least.stamp
+	$(PY) -m pytest -n 2 --dist loadscope --ignore tests/spark $(PYTEST_ARGS)
+
 fuzz: $(VENV)/test.stamp ## fuzzers: SECONDS=600 shared among them; seeds are printed
 	@failed=0; for name in $(FUZZERS); do \
 	    echo "== tests.fuzz.$$name from seed $(SEED)"; \
@@ -84,6 +90,9 @@ docs: $(VENV)/docs.stamp ## the documentation as a site, in site/
 	@$(PY) docs/stage.py
 	$(VENV)/bin/zensical build --strict --clean
 
+package: $(VENV)/base.stamp ## sdist and wheel, and what a user gets of them: it works, and each name has a type
+	@.ci/package $(CURDIR)/$(PY)
+
 bench: $(VENV)/bench.stamp ## the benchmarks; results go to bench/results/
 	@set -e; for name in $(BENCHES) report; do echo "== bench.$$name"; $(PY) -m bench.$$name; done
 
@@ -91,7 +100,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /make \1\t/p' Makefile | expand -t 16
 
 clean: ## everything that can be made again
-	rm -rf $(VENV) .venv-spark-* .pytest_cache .ruff_cache .mypy_cache .hypothesis .cache dist build site
+	rm -rf $(VENV) .venv-least .venv-spark-* .pytest_cache .ruff_cache .mypy_cache .hypothesis .cache dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- .venv: made once; a stamp says what it holds, and a newer pyproject.toml installs again ---------------------------
@@ -129,4 +138,10 @@ $(VENV)/test.stamp $(VENV)/lint.stamp $(VENV)/docs.stamp $(VENV)/bench.stamp: $(
 $(VENV)/spark.stamp: $(VENV)/demo.stamp
 	@echo "installing what make test-spark SPARK=$(SPARK) needs"
 	@$(PIP) install --group test-any-spark $(PYSPARK) $(JAVA)
+	@touch $@
+
+$(VENV)/least.stamp: $(VENV)/test.stamp
+	@echo "installing the least versions"
+	@$(PY) -m tests.least > $(VENV)/least.txt
+	@$(PIP) install --requirement $(VENV)/least.txt
 	@touch $@

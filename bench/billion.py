@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 import zonebloom as zb
 from bench.harness import Result, scratch, seconds_of, spread
+from zonebloom.search.query import Query
 
 LOG2_ROWS, FILES = 30, 64
 ODD = 0x9E3779B97F4A7C1
@@ -141,9 +142,13 @@ def _asked(result: Result, index: zb.Index, num_rows: int) -> list[list[Any]]:
 
     many = [mixed(1_000_000) for _ in range(ROUNDS + WARM_UP)]
     thousand = [mixed(1000) for _ in range(ROUNDS + WARM_UP)]
-    ones = absent(ROUNDS + WARM_UP)
+    ones, others, view = absent(ROUNDS + WARM_UP), absent(ROUNDS + WARM_UP), index.view()
     cases: dict[str, tuple[Callable[[], Any], float]] = {
         "Equals of an absent key, with the listing, ms": (lambda: index.search(zb.Equals("key", ones.pop())), 0.5),
+        "Equals of an absent key, beyond the listing, ms": (
+            lambda: Query(view, zb.Equals("key", others.pop())).numbered,
+            0.1,
+        ),
         "rows of an absent key, ms": (found_of(absent(ROUNDS + WARM_UP), 0), 0.6),
         "rows of a present key, ms": (found_of(present(ROUNDS + WARM_UP), 1), 3),
         "exists of 1 M keys, ms": (lambda: index.exists("key", many.pop()), 500),  # loads the kernels for the next

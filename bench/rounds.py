@@ -11,9 +11,10 @@ import io
 import logging
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -205,12 +206,17 @@ class Truth:
         file, row = divmod(place, self.rows_per_file)
         return any(path.endswith(_name(file)) and start <= row < stop for path, start, stop in ranges)
 
-    def fill(self, bucket: Bucket, name: str) -> None:
-        """Write the Parquet files."""
+    def files(self) -> Iterator[pa.Table]:
+        """The rows of each file."""
         for first in range(0, self.table.num_rows, self.rows_per_file):
+            yield self.table.slice(first, self.rows_per_file)
+
+    def fill(self, bucket: Bucket, name: str, **options: Any) -> None:
+        """Write the Parquet files."""
+        for number, rows in enumerate(self.files()):
             sink = io.BytesIO()
-            pq.write_table(self.table.slice(first, self.rows_per_file), sink)
-            bucket.put_at_once(f"{name}/{_name(first // self.rows_per_file)}", sink.getvalue())
+            pq.write_table(rows, sink, **options)
+            bucket.put_at_once(f"{name}/{_name(number)}", sink.getvalue())
 
     def fill_lance(self, bucket: Bucket, name: str) -> None:
         """Write a Lance table with as many fragments, and Lance's own index of it."""
@@ -236,11 +242,12 @@ def _name(file: int) -> str:
 class Asker:
     """Asks subjects, counts what the proxy saw, and compares each answer with the truth."""
 
-    def __init__(self, store: Store, truth: Truth, repeats: int = REPEATS) -> None:
+    def __init__(self, store: Store, truth: Truth, repeats: int = REPEATS, places: Sequence[int] | None = None) -> None:
         self._store = store
         self._truth = truth
         self._repeats = repeats
-        self._places = iter(np.random.default_rng(5).permutation(truth.table.num_rows).tolist())
+        shuffled = np.random.default_rng(5).permutation(truth.table.num_rows).tolist()
+        self._places = iter(shuffled if places is None else places)
         self._absent = iter(truth.absent)
 
     def cold(self, subject: Subject, question: str = ROWS) -> list[Any]:
@@ -262,6 +269,16 @@ class Asker:
                 )
                 for question in questions
             }
+
+    def in_turn(self, subject: Subject, num_keys: int) -> list[list[Any]]:
+        """The costs of the first, second, … key that a process reads after the one with which it opened the index."""
+        runs = []
+        for _ in range(self._repeats):
+            with subject.client() as client:
+                self._ask(client, *QUESTIONS[ROWS])
+                runs.append([self._ask(client, *QUESTIONS[ROWS]) for _ in range(num_keys)])
+        answers = [iter(of_key) for of_key in zip(*runs, strict=True)]
+        return [self._costs(f"{subject.name}, key {n}", partial(next, of_key)) for n, of_key in enumerate(answers, 1)]
 
     def _ask(self, client: Client, method: str, num_keys: int) -> tuple[float, list[LoggedRequest]]:
         """Seconds and requests for keys that no question named before."""

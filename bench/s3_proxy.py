@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
-__all__ = ["LoggedRequest", "S3Proxy", "rounds_of"]
+__all__ = ["LoggedRequest", "S3Proxy", "Server", "rounds_of"]
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "server", "date"}
 
@@ -68,13 +68,19 @@ def rounds_of(requests: Sequence[LoggedRequest]) -> list[list[LoggedRequest]]:
     return rounds
 
 
+class Server(ThreadingHTTPServer):
+    """A server of many connections that begin at one moment: others wait a second to try again."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+
 class S3Proxy:
     """A proxy before the store at `http://<host>:<port>`; a context manager."""
 
     def __init__(self, store: str, latency: float) -> None:
         self._requests: list[LoggedRequest] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(store, latency, self._requests))
-        self._server.daemon_threads = True
+        self._server = Server(("127.0.0.1", 0), _handler(store, latency, self._requests))
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property

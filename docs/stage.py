@@ -22,7 +22,7 @@ from zonebloom.cli.root import SECTIONS
 
 ROOT = Path(__file__).parent.parent
 STAGED = ROOT / "build" / "docs"
-OUTSIDE = [ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+OUTSIDE = [ROOT / "CONTRIBUTING.md"]
 _LINK = re.compile(r"\]\(\.\./((?:\.\./)*(?:specs/|bench/README|CHANGELOG|CONTRIBUTING))")
 _COSTS = re.compile(r"<!-- bench:begin -->\n(.*?)<!-- bench:end -->", re.DOTALL)
 _COMMANDS_OF_AN_OPTION = 8
@@ -35,7 +35,7 @@ def main() -> None:
     shutil.copytree(ROOT / "docs", STAGED, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     shutil.copy(ROOT / "bench" / "growth.png", _staged("bench/growth.png"))
     outside = ((path.relative_to(ROOT), path.read_text("utf-8")) for path in (*OUTSIDE, *ROOT.glob("specs/*.md")))
-    for name, text in (*outside, *bench_pages()):
+    for name, text in (*outside, *bench_pages(), *changelog_pages()):
         hidden = "navigation, toc" if str(name).startswith("bench/") else "navigation"  # for wide tables
         _staged(name).write_text(f"---\nhide: [{hidden}]\n---\n\n{text}", "utf-8")
     for name, text in command_pages():
@@ -67,6 +67,24 @@ def bench_pages() -> Iterator[tuple[str, str]]:
     for name, part in zip(names, parts, strict=True):
         yield f"bench/{name}.md", f"# {part}"
     yield "bench/README.md", head + "\n".join(f"- [{name}]({name}.md)" for name in names)
+
+
+def changelog_pages() -> Iterator[tuple[str, str]]:
+    """What is not released and a list of releases; and a page for each part of a release, such as *Fixed*."""
+    head, *versions = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text("utf-8"), flags=re.MULTILINE)
+    listed = [head]
+    for version in versions:
+        about, *parts = re.split(r"^### ", version, flags=re.MULTILINE)
+        number = about.split()[0]
+        if number == "Unreleased":
+            listed.append(f"## {version}")
+            continue
+        names = {title: f"changes/{number}-{title.lower()}.md" for title in (part.split("\n")[0] for part in parts)}
+        listed.append("\n".join([f"## {about}", *(f"- [{title}]({page})" for title, page in names.items()), ""]))
+        for (title, page), part in zip(names.items(), parts, strict=True):
+            text = part.removeprefix(title).replace("](docs/", "](../docs/")
+            yield page, f"# {number}: {title.lower()}\n{text}\n[All changes](../../CHANGELOG.md)\n"
+    yield "CHANGELOG.md", "\n".join(listed)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

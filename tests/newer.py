@@ -12,20 +12,25 @@ import pytest
 
 
 class Need(NamedTuple):
-    library: str
+    package: str
     since: int
     """Major version."""
     what: str
 
     @property
     def is_met(self) -> bool:
-        return int(version(self.library).partition(".")[0]) >= self.since
+        return int(version(self.package).partition(".")[0]) >= self.since
 
     def __str__(self) -> str:
-        return f"{self.library} {version(self.library)} has not yet, but {self.since}: {self.what}"
+        return f"{self.package} {version(self.package)} has not yet, but {self.since}: {self.what}"
 
 
 NEEDS = {
+    "local_times_in_files": Need("pyarrow", 22, "times of day that Parquet files do not call UTC"),
+    "narrow_decimals_in_files": Need("pyarrow", 22, "Parquet files of decimals of 32 and 64 bits"),
+    "parquet_blooms": Need("pyarrow", 25, "bloom filters that it writes into Parquet files, and tells the place of"),
+    "partly_encrypted": Need("pyarrow", 26, "files whose encrypted columns leave the other columns readable"),
+    "views_compared": Need("pyarrow", 25, "comparisons of views of text and bytes"),
     "spark_4": Need(
         "pyspark",
         4,

@@ -145,7 +145,8 @@ class Bucket:
 
     def put_at_once(self, key: str, data: bytes) -> None:
         """As `put`, but straight into moto's memory: for thousands of objects."""
-        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(self.name, key, data)
+        made = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(self.name, key, data)
+        assert made.etag  # moto computes it at the first question, and two threads at once get a wrong one
 
     def get(self, key: str) -> bytes:
         return self.client.get_object(Bucket=self.name, Key=key)["Body"].read()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,11 @@ else:
 def is_text(arrow_type: pa.DataType) -> bool:
     """Whether `arrow_type` is one of Arrow's types of text."""
     return arrow_type in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def is_bytes(arrow_type: pa.DataType) -> bool:
+    """Whether `arrow_type` is one of Arrow's types of bytes, of any or of one length."""
+    return arrow_type in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(arrow_type)
 
 
 def is_narrow_decimal(arrow_type: pa.DataType) -> bool:
@@ -80,7 +86,9 @@ def from_numpy(values: NDArray[Any], arrow_type: pa.DataType) -> pa.Array:
 
 def from_values(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
     """Python values as an Arrow array; NaN stays a value. For one value, as in most searches, pandas is not loaded."""
-    if len(values) == 1:
+    if isinstance(arrow_type, pa.UuidType):  # pyarrow 23 takes their bytes alone
+        values = [value.bytes if isinstance(value, UUID) else value for value in values]
+    elif len(values) == 1 and values[0] is not None:
         value = values[0]
         if arrow_type == pa.int64() and -(2**63) <= value < 2**63:
             return from_numpy(np.array([value], np.int64), arrow_type)

@@ -48,6 +48,7 @@ class Words(enum.Enum):
     )
     OVERWRITE = "overwrite=True", "--overwrite"
     OUTPUT = "path", "--output"
+    RECORD = "record", "--record"
     INDEX = "index=", "--index FOLDER"
     DATASET = "dataset=", "PATH"
     CATALOG = "open the index with the table, by dataset=", "put it into ~/.pyiceberg.yaml or the environment"

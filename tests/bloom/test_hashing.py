@@ -218,7 +218,7 @@ WORKED = {
     "3f425eacf01544e0": pa.array([-0.0]),
     "8a4127811b21e730": pa.array([True]),
     "11628ab44262ed40": pa.array([D("1.50")], pa.decimal128(5, 2)),
-    "13c6635f71500f92": pa.array([UUID]),
+    "13c6635f71500f92": pa.array([UUID.bytes], pa.uuid()),
 }
 
 
@@ -450,7 +450,7 @@ def test_tables_give_chunks_and_batches_arrays():
         pa.array(["x", "y", "z"]).dictionary_encode(),
         pa.RunEndEncodedArray.from_arrays([1, 2, 3], ["x", "y", "z"]),
         pa.array(["x", "y", "z"], pa.string_view()),
-        pa.array([UUID] * 3),
+        pa.array([UUID.bytes] * 3, pa.uuid()),
         pa.array([True, False, True]),
     ],
     ids=lambda leaf: str(leaf.type),

@@ -80,6 +80,16 @@ caching.CacheImpl._locator_classes = []  # what Numba is left with when no folde
     assert run(package, code).startswith("3 7 0 ")
 
 
+def test_kernels_in_a_folder_that_cannot_be_written_are_used(package):
+    code = f"""
+import tempfile
+def refused(*_, **__):
+    raise PermissionError(13, "Permission denied")
+tempfile.TemporaryFile = refused  # root may write everywhere
+{PACK}"""
+    assert run(package, code) == "3 7 1 0 False"
+
+
 def test_a_full_disk_does_not_fail_a_kernel(package):
     code = (
         """

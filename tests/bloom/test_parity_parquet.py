@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.newer import need
 
 ROWS = 900
 RANDOM = np.random.default_rng(3)
@@ -55,6 +56,7 @@ WIDENED = {
 
 def written_bitset(path: Path, values: pa.Array, **options) -> bytes:
     """The bitset of the one column chunk of a new file."""
+    need("parquet_blooms")
     pq.write_table(pa.table({"c": values}), path, row_group_size=ROWS, bloom_filter_options={"c": options})
     return zb.parquet_bloom(path, 0, "c").to_bytes()
 

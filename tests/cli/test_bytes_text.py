@@ -77,7 +77,7 @@ def test_what_a_scan_prints_exists_finds(root, run, tmp_path, column):
 def test_a_line_that_spells_no_bytes_is_refused(root, run, tmp_path):
     (tmp_path / "values.txt").write_text("a\\b")
     told = run("exists", root, "-c", "blob", "--values", tmp_path / "values.txt").err
-    assert "values.txt must be bytes as text" in told
+    assert "is not bytes as text" in told
 
 
 def test_bytes_of_a_fixed_width_are_written_as_they_are_or_in_hex(root, run, tmp_path):
@@ -87,7 +87,7 @@ def test_bytes_of_a_fixed_width_are_written_as_they_are_or_in_hex(root, run, tmp
     assert lines == [f"ab\t{lines[0].split()[1]}", lines[0], "  \tfalse"]
     values.write_text("ab\nlong")
     told = run("exists", root, "-c", "fixed", "--values", values).err
-    assert "must be 2 bytes, or 4 hex digits, got 'long' of 4 bytes in line 2 of" in told
+    assert "'long', has 4 bytes; write 2 bytes, or 4 hex digits" in told
 
 
 def test_numbers_that_json_has_not_are_null_inside_maps_too(tmp_path, run):

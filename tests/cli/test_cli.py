@@ -42,10 +42,14 @@ def test_a_build_says_how_what_it_indexed_is_searched(single_file, run, tmp_path
         r"indexed 4,000 rows of 1 file in [\d.]+ s, [\d,]+ rows/s(; compiled kernels in [\d.]+ s, once)?\n", said
     )
     assert f"recommended: zonebloom build {file} -c user_id --kind locator --overwrite\n" in said
-    said = run("build", file, "-c", "device_id").out
+    said = run("build", file, "-c", "user_id", "-c", "device_id", "--overwrite").out
+    assert f"recommended: zonebloom build {file} -c user_id -c device_id --kind locator --overwrite\n" in said
+    said = run("build", file, "-c", "device_id", "--overwrite").out
     assert f'next: zonebloom search {file} --where "user_id =' in said, "the first of its columns"
     said = run("build", file, "-c", "user_id", "--index", index).out
     assert f"next: zonebloom search {file} --index '{index}' --where" in said
+    pq.write_table(pa.table({"trace_id": pa.array([b"0" * 16], pa.binary(16))}), tmp_path / "spans.parquet")
+    assert "--where \"trace_id = X'…'\"\n" in run("build", tmp_path / "spans.parquet", "-c", "trace_id").out
 
 
 def test_build_in_json(flat_lake, run):
@@ -264,18 +268,22 @@ def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
         (("search", "LAKE", "--where", "user_id ="), 2, "the condition cannot be read"),
         (("search", "LAKE", "--where", "userid = 'x'"), 2, "did you mean user_id"),
         (("scan", "LAKE", "--where", "user_id = 'x'", "--columns", "userid"), 2, "did you mean user_id"),
-        (("scan", "LAKE", "--where", "user_id = 'x'", "--limit", "-1"), 2, "limit must be"),
+        (("scan", "LAKE", "--where", "user_id = 'x'", "--limit", "-1"), 2, "-1 is not in the range x>=0"),
         (
             ("scan", "LAKE", "--where", "user_id = 'x'", "-o", "out.txt"),
             2,
-            "--output must end in .csv or .arrow or .parquet",
+            "--output out.txt does not end in .csv or .arrow or .parquet",
         ),
-        (("lance", "export", "LAKE", "--column", "user_id", "-o", "out.csv"), 2, "must end in .arrow or .parquet"),
-        (("exists", "LAKE", "--column", "user_id", "--values", "/nowhere"), 2, "must be a readable file"),
+        (("lance", "export", "LAKE", "--column", "user_id", "-o", "out.csv"), 2, "does not end in .arrow or .parquet"),
+        (
+            ("exists", "LAKE", "--column", "user_id", "--values", "/nowhere"),
+            2,
+            "--values /nowhere cannot be read: No such file",
+        ),
         (("exists", "LAKE", "--column", "userid", "--values", "/dev/null"), 2, "did you mean user_id"),
-        (("verify", "LAKE", "--sample", "0"), 2, "sample must be"),
-        (("build", "LAKE", "--column", "nothing"), 2, "no column nothing in the schema"),
-        (("build", "LAKE", "--column", "note", "--fpp", "1"), 2, "fpp must be"),
+        (("verify", "LAKE", "--sample", "0"), 2, "'--sample': 0.0 is not in the range 0<x<=1"),
+        (("build", "LAKE", "--column", "nothing"), 2, "no column nothing in the data"),
+        (("build", "LAKE", "--column", "note", "--fpp", "1"), 2, "'--fpp': 1.0 is not in the range 0<x<1"),
         (("build", "LAKE", "--column", "note", "--column", "note"), 2, "different names"),
     ],
 )
@@ -375,7 +383,7 @@ def test_what_is_no_csv_is_text_or_an_error(broken_lines, run, tmp_path):
         (tmp_path / "values.csv").write_bytes(wrong)
         outcome = run("exists", broken_lines, "-c", "s", "--values", tmp_path / "values.csv")
         assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-        assert "--values must be CSV, got line" in outcome.err
+        assert " is not CSV: " in outcome.err
 
 
 def test_line_ends_inside_a_condition_of_a_file_stay(broken_lines, run, tmp_path):

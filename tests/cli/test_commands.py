@@ -295,6 +295,15 @@ def test_completion_names_the_command(name):
     assert "_ZONEBLOOM_COMPLETE" in CliRunner().invoke(cli.app, ["completion", name]).output
 
 
+def test_warm_compiles_every_kernel():
+    from zonebloom.bloom.kernels import locator, xxh64
+
+    assert " kernels " in CliRunner().invoke(cli.app, ["warm"]).output
+    for kernel in locator._encode_pages, xxh64._hash_variable:
+        (dispatcher,) = [cell.cell_contents for cell in kernel.__closure__]
+        assert len(dispatcher.signatures) == 1
+
+
 def test_the_man_page_has_every_command_and_option():
     page = CliRunner().invoke(cli.app, ["man"]).output.replace("\\-", "-")
     assert page.startswith(".TH ZONEBLOOM 1")
@@ -310,7 +319,7 @@ def test_the_man_page_has_every_command_and_option():
 def test_durations(text, seconds):
     assert duration(text).total_seconds() == seconds
     for wrong in (f"-{text}", f"{text}s", "9" * 20):
-        with pytest.raises(InvalidArgumentError, match="older_than must be like 7d, 12h or 30m"):
+        with pytest.raises(InvalidArgumentError, match=r"older_than .* is no time; write 7d, 12h or 30m"):
             duration(wrong)
 
 

@@ -10,11 +10,12 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
 
-from bench import report
+from bench import choose, report
 from tests.docs.documents import DOCS, PAGES, ROOT, is_program, run_page, write_lake
 from tests.docs.test_specs import anchors
 from tests.s3 import KEYS, S3Server
@@ -78,12 +79,17 @@ def test_every_page_is_in_the_navigation_and_in_llms_txt() -> None:
     assert [name for name in names if f"({name})" not in for_models and name != "index.md"] == []
 
 
-def test_every_command_is_in_the_reference() -> None:
+@pytest.fixture(scope="module")
+def stage() -> ModuleType:
     spec = importlib.util.spec_from_file_location("stage", DOCS / "stage.py")
     assert spec is not None
     assert spec.loader is not None
-    stage = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(stage)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_command_is_in_the_reference(stage: ModuleType) -> None:
     pages = dict(stage.command_pages())
     headings = {name for page in pages.values() for name in re.findall(r"^## zonebloom (.+)$", page, re.MULTILINE)}
     assert headings == set(command_names(cli.app))
@@ -116,6 +122,19 @@ def test_tables_of_benches_are_those_of_their_results() -> None:
     assert (ROOT / "bench" / "README.md").read_text("utf-8") == "\n".join(report.full_report(report.load()))
     table = "\n".join(["<!-- bench:begin -->", *report.headline(report.load()), "<!-- bench:end -->"])
     assert table in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_the_figure_of_the_ways_to_build_is_drawn_from_its_results() -> None:
+    (result,) = (result for result in report.load() if result["bench"] == "choose")
+    assert choose.PICTURE.read_text("utf-8") == choose.drawing(result["tables"][0]["rows"])
+
+
+def test_each_change_is_on_one_page_of_the_site(stage: ModuleType) -> None:
+    pages = dict(stage.changelog_pages())
+    changes = [line for line in (ROOT / "CHANGELOG.md").read_text("utf-8").splitlines() if line.startswith("- ")]
+    shown = [line for page in pages.values() for line in page.replace("../docs/", "docs/").splitlines()]
+    assert len(pages) > 1
+    assert [line for line in changes if shown.count(line) != changes.count(line)] == []
 
 
 def test_make_help_lists_what_the_set_up_page_lists() -> None:

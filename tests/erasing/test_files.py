@@ -18,7 +18,7 @@ import pytest
 
 import zonebloom as zb
 from tests.lives import hundreds, lake_of, rows_of, write
-from zonebloom.errors import DataFileError, IndexNotFoundError, InvalidArgumentError
+from zonebloom.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, PredicateError, StorageError
 from zonebloom.stores.local import LocalStore
 
 
@@ -92,7 +92,7 @@ def test_the_command_erases_and_says_so(flat_lake, tmp_path, run):
     assert done.document["command"].startswith("zonebloom erase ")
     again = run("erase", flat_lake.root, *options, "--record", tmp_path / "erased.json")
     assert again.code == 2
-    assert "record must be a new file" in again.err
+    assert "erased.json exists already; name another file" in again.err
 
 
 def test_what_describes_the_old_file_goes_with_it(hive_lake):
@@ -135,7 +135,7 @@ def test_files_that_the_index_has_not_seen_are_erased_from_too(tmp_path):
 def test_a_file_that_loses_all_rows_stays_without_rows(tmp_path):
     root = lake_of(tmp_path, [7, 7], [8])
     zb.build_index(root, "k", rows_per_zone=10)
-    assert zb.erase(root, "k", [7]).num_rows_erased == 2
+    assert zb.erase(zb.open_index(root), "k", [7]).num_rows_erased == 2
     assert pq.read_table(root / "f0.parquet").schema.names == ["k", "s"]
     assert rows_of(root) == [8]
     assert pads.dataset(root).count_rows() == 1
@@ -170,13 +170,16 @@ def test_what_cannot_be_erased_is_refused_before_any_change(flat_lake, tmp_path)
     built(flat_lake.root)
     for values, options, message in (
         (["x", None], {}, "must not be null"),
-        (["x"], {"record": tmp_path / "r.txt"}, "must end in .json"),
-        (["x"], {"record": flat_lake.root / "r.json"}, "outside of the data set"),
+        (["x"], {"record": tmp_path / "r.txt"}, "^record .* does not end in .json"),
+        (["x"], {"record": flat_lake.root / "r.json"}, "^record .* is in the data set"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             zb.erase(flat_lake.root, "user_id", values, **options)
+    files = [flat_lake.root / name for name in flat_lake.files]
+    with pytest.raises(InvalidArgumentError, match="got a list; of a list of files give the folder of its index"):
+        zb.erase(files, "user_id", ["x"])
     (tmp_path / "old.json").write_text("{}")
-    with pytest.raises(InvalidArgumentError, match="record must be a new file"):
+    with pytest.raises(InvalidArgumentError, match="exists already; name another file"):
         zb.erase(flat_lake.root, "user_id", ["x"], record=tmp_path / "old.json")
 
 
@@ -223,3 +226,111 @@ def test_rows_that_come_back_for_ever_are_left_and_told(tmp_path, monkeypatch, r
     monkeypatch.setattr(LocalStore, "replace", beaten)
     done = run("erase", root, "-c", "k", "--values", "-", stdin=b"7\n")
     assert (done.code, done.out.splitlines()[0]) == (1, "0 rows of 1 value erased from 0 files; 1 row left")
+
+
+def test_the_checksum_beside_a_linked_file_goes_and_summaries_elsewhere_are_told(tmp_path):
+    """`_metadata` above the data set, and where a link leads to, may be of other files too."""
+    root, elsewhere = lake_of(tmp_path, [1, 7], [8]), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (root / "f0.parquet").rename(elsewhere / "f0.parquet")
+    (root / "f0.parquet").symlink_to(elsewhere / "f0.parquet")
+    gone = [elsewhere / ".f0.parquet.crc", root / ".f0.parquet.crc", root / "_metadata", root / "._metadata.crc"]
+    told = [tmp_path / "_metadata", elsewhere / "_metadata"]
+    for path in (*gone, *told):
+        path.write_bytes(b"of the old file")
+    zb.build_index(root, "k", rows_per_zone=10)
+    done = zb.erase(root, "k", [7])
+    assert sorted(done.removed) == sorted([str(gone[0]), *(path.name for path in gone[1:])])
+    assert [path for path in (*gone, *told) if path.exists()] == told
+    assert sorted(holder.partition(": ")[0] for holder in done.still_held) == sorted(map(str, told))
+
+
+def test_keys_that_hudi_put_into_metadata_are_told(tmp_path):
+    root = lake_of(tmp_path, [8])
+    metadata = {"hoodie_min_record_key": "1", "hoodie_max_record_key": "7", "org.apache.hudi.bloomfilter": "AA=="}
+    table = pa.table({"k": [1, 7]}).replace_schema_metadata({**metadata, "mine": "x"})
+    pq.write_table(table, root / "hudi.parquet")
+    zb.build_index(root, "k", rows_per_zone=10)
+    held = zb.erase(root, "k", [7]).still_held
+    assert len(held) == len(metadata)
+    assert all(any(f"hudi.parquet: {key} in" in holder for holder in held) for key in metadata)
+    assert pq.read_schema(root / "hudi.parquet").metadata == table.schema.metadata
+
+
+def test_rows_are_erased_from_a_file_with_the_longest_name(tmp_path):
+    """Its checksum would have a name that no disk has."""
+    root = lake_of(tmp_path, [8], [1, 7])
+    name = "x" * (255 - len(".parquet")) + ".parquet"
+    (root / "f1.parquet").rename(root / name)
+    zb.build_index(root, "k", rows_per_zone=10)
+    assert [file.path for file in zb.erase(root, "k", [7]).files] == [name]
+    assert rows_of(root) == [8, 1]
+
+
+def test_a_request_that_is_refused_leaves_its_record_free(tmp_path):
+    """A lone surrogate is no text, so no row has it; the next request may have the same record."""
+    root, record = lake_of(tmp_path, [1, 7]), tmp_path / "r.json"
+    zb.build_index(root, "s", rows_per_zone=10)
+    before = files_below(tmp_path)
+    with pytest.raises(PredicateError, match="column s holds string"):
+        zb.erase(root, "s", ["text 7", "\ud800"], record=record)
+    assert files_below(tmp_path) == before
+    assert zb.erase(root, "s", ["text 7"], record=record).num_rows_erased == 1
+
+
+def test_a_record_whose_journal_can_be_written_can_be_written_too(tmp_path):
+    root = lake_of(tmp_path, [1, 7])
+    zb.build_index(root, "k", rows_per_zone=10)
+    longest = "r" * (255 - len(".json.part"))
+    with pytest.raises(StorageError, match="File name too long"):
+        zb.erase(root, "k", [7], record=tmp_path / f"{longest}r.json")
+    assert rows_of(root) == [1, 7]
+    assert zb.erase(root, "k", [7], record=tmp_path / f"{longest}.json").num_rows_left == 0
+    assert (tmp_path / f"{longest}.json").exists()
+
+
+def test_moments_that_python_does_not_have_are_erased(tmp_path):
+    """Past the year 9999, and spans of more than a billion days."""
+    for number, unit in enumerate((pa.timestamp("us"), pa.duration("ms"), pa.time64("ns"))):
+        root, ticks = tmp_path / str(number), [1, 400_000_000_000_000_000]
+        root.mkdir()
+        values = pa.array(ticks).view(unit)
+        pq.write_table(pa.table({"k": values}), root / "f.parquet")
+        zb.build_index(root, "k", rows_per_zone=10)
+        gone = values.slice(1, 1)
+        assert zb.erase(root, "k", gone if number else list(gone)).num_rows_erased == 1
+        assert pq.read_table(root / "f.parquet")["k"].combine_chunks().equals(values.slice(0, 1))
+
+
+def test_the_record_has_no_secret_of_a_storage_option(tmp_path, run):
+    root = lake_of(tmp_path, [1, 7])
+    zb.build_index(root, "k", rows_per_zone=10)
+    (tmp_path / "gone.txt").write_text("7")
+    options = ("--storage-option", "aws_secret_access_key=s3cr3t", "--storage-option=token=s3cr3t=")
+    done = run("erase", root, "-c", "k", "--values", tmp_path / "gone.txt", *options, "-f", "json")
+    assert done.document["num_rows_erased"] == 1
+    assert "aws_secret_access_key=..." in done.document["command"]
+    assert "s3cr3t" not in done.document["command"]
+
+
+def test_the_command_erases_no_rows_for_a_missing_value_of_csv(tmp_path, run):
+    """pandas writes a missing value as `""`, or as nothing between commas: rows without an id were not asked."""
+    (tmp_path / "lake").mkdir()
+    pq.write_table(pa.table({"k": ["", "u1", "u2"]}), tmp_path / "lake" / "f.parquet")
+    zb.build_index(tmp_path / "lake", "k", rows_per_zone=10)
+    for text in ('k\n""\nu1\n', "k,name\n,x\nu1,y\n"):
+        (tmp_path / "gone.csv").write_text(text)
+        refused = run("erase", tmp_path / "lake", "-c", "k", "--values", tmp_path / "gone.csv")
+        assert (refused.code, "must not be empty to be erased" in refused.err) == (2, True)
+        assert pq.read_table(tmp_path / "lake" / "f.parquet")["k"].to_pylist() == ["", "u1", "u2"]
+    (tmp_path / "gone.csv").write_text("k\nu1\n\n")
+    assert run("erase", tmp_path / "lake", "-c", "k", "--values", tmp_path / "gone.csv").code == 0
+    assert zb.erase(tmp_path / "lake", "k", [""]).num_rows_erased == 1
+    assert pq.read_table(tmp_path / "lake" / "f.parquet")["k"].to_pylist() == ["u2"]
+
+
+def test_rows_are_erased_from_a_list_of_files_by_its_index(tmp_path):
+    root = lake_of(tmp_path, [1, 7], [7, 8], [7])
+    zb.build_index([root / "f0.parquet", root / "f1.parquet"], "k", rows_per_zone=10, index=tmp_path / "index")
+    assert zb.erase(tmp_path / "index", "k", [7]).num_rows_erased == 2
+    assert rows_of(root) == [1, 8, 7]

@@ -26,7 +26,7 @@ def lake(folder):
 
 def assert_files_are_old_or_new(root) -> None:
     for number in range(3):
-        keys = pq.read_table(root / f"f{number}.parquet")["k"].to_pylist()
+        keys = pq.ParquetFile(root / f"f{number}.parquet").read()["k"].to_pylist()  # read_table opens a file twice
         old = list(range(100 * number, 100 * number + 100))
         assert keys in (old, [key for key in old if key not in GONE])
         assert number != 1 or keys == old or not (root / ".f1.parquet.crc").exists()

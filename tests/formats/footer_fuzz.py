@@ -106,7 +106,8 @@ def main(folder: Path, step: int, seed: int, rounds: int, every: int) -> None:
         place = folder / f"{base.stem}.damaged.parquet"
         metadata = pq.read_metadata(base)
         chunks = [metadata.row_group(0).column(leaf) for leaf in range(metadata.num_columns)]
-        headers = [chunk.bloom_filter_offset for chunk in chunks if chunk.bloom_filter_offset is not None]
+        places = [getattr(chunk, "bloom_filter_offset", None) for chunk in chunks]  # pyarrow 24 does not tell them
+        headers = [place for place in places if place is not None]
         for number, data in enumerate(damaged(base.read_bytes(), headers, step, seed, rounds)):
             place.write_bytes(data)
             os.utime(place, ns=(time := next(times), time))

@@ -22,10 +22,12 @@ from deltalake import DeltaTable, write_deltalake
 
 import zonebloom as zb
 from tests import delta_log, tables
+from tests.depth import some
 from tests.s3 import S3Server
 from tests.tables import ROWS_PER_ZONE, assert_same, build, plain, rows, user
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError, ZoneBloomError
 from zonebloom.formats import delta, open_dataset
+from zonebloom.formats.parquet import footer as footers
 from zonebloom.reasons import ReasonCode
 
 
@@ -150,6 +152,10 @@ def test_another_partitioning_of_the_same_table(tmp_path):
     assert index.search(user(3)).kept.files == 1
     index.refresh()
     assert_agrees(index, tmp_path)
+    keys = [user(3).split("'")[1], "nobody"]  # their column is not in the files any more
+    assert index.exists("u", keys).to_pylist() == [True, True]
+    assert index.exists("u", keys, exact=True).to_pylist() == [True, False]
+    assert index.locate("u", keys, exact=True)["row"].to_pylist() == [0, None]
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -225,6 +231,27 @@ def spelled(path: str, how: str) -> str:
 def with_ids(table: pa.Table, ids: list[int]) -> pa.Table:
     fields = [one.with_metadata({"PARQUET:field_id": str(i)}) for one, i in zip(table.schema, ids, strict=True)]
     return table.cast(pa.schema(fields))
+
+
+@pytest.mark.parametrize("mode", ["incremental", "full"])
+def test_a_column_that_was_away_during_a_refresh_is_found_when_it_comes_back(tmp_path, mode):
+    """Its name in the files is the name that was indexed, as in a table whose columns were mapped later."""
+    with_u, without = ([("id", "long", 1, "id"), ("u" if is_there else "v", "string", 2, "u")] for is_there in (1, 0))
+    hand_made(tmp_path, with_u, mode="name")
+    add_file(tmp_path, "a.parquet", rows(0, 40))
+    index = build(tmp_path)
+    hand_made(tmp_path, without, mode="name")
+    add_file(tmp_path, "b.parquet", rows(40, 80))
+    for _again in range(2):
+        index.refresh(mode)
+        assert index.to_table("id = 50").num_rows == 1
+    before = zb.open_index(index.location, dataset=DeltaTable(tmp_path, version=1))
+    assert before.to_table(user(7))["id"].to_pylist() == [7]
+    hand_made(tmp_path, with_u, mode="name")
+    for _refreshed in range(2):
+        assert [index.to_table(user(row))["id"].to_pylist() for row in (7, 50)] == [[7], [50]]
+        index.refresh()
+    assert index.search(user(50)).num_zones_kept == 1
 
 
 def test_a_widened_column(tmp_path):
@@ -624,7 +651,22 @@ def test_partitions_in_an_object_store(s3):
         open_dataset(s3.url("lake"), s3.options).pin().list_under(["table"])
 
 
-@pytest.mark.parametrize("fault", ["deny", "refuse"])
+def test_a_row_of_an_opened_table_in_an_object_store_is_one_request_of_its_file(s3):
+    """The log has the size of the file, so no request asks for it. The bytes that the log means have this size."""
+    url = s3.url("table")
+    write_deltalake(url, rows(0, 80), storage_options=s3.options)
+    index = build(url, storage_options=s3.options)
+    footers._KEPT.clear()
+    with s3.server.recorded() as requests:
+        assert index.to_table(user(50))["id"].to_pylist() == [50]
+    assert [request.method for request in requests if request.path.endswith(".parquet")] == ["GET"]
+    [name] = [key for key in s3.keys("table") if key.endswith(".parquet")]
+    s3.put(name, s3.get(name) + b"PAR1")
+    with pytest.raises(DataFileError, match="must not change"):
+        index.to_table(user(50))
+
+
+@pytest.mark.parametrize("fault", some(["deny", "refuse"], each=2))
 def test_an_outage_is_told_as_one_and_changes_nothing(s3, vectors, fault, monkeypatch):
     monkeypatch.setitem(delta._RETRIES, "max_retries", "1")  # deltalake waits longer before each
     (add,) = delta_log.actions(vectors, "add")

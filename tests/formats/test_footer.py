@@ -18,6 +18,7 @@ from pyarrow.parquet import encryption
 
 import zonebloom as zb
 from tests.depth import IS_DEEP, at_depth
+from tests.newer import need
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import DataFile
 from zonebloom.formats.parquet import thrift
@@ -252,6 +253,7 @@ def write_encrypted(path: Path, table: pa.Table, columns: list[str]) -> None:
 
 
 def test_plain_columns_of_a_file_with_encrypted_ones_are_indexed_and_read(tmp_path):
+    need("partly_encrypted")
     table = pa.table({"k": range(ROWS), "v": range(ROWS), "t": [f"t{one % 7}" for one in range(ROWS)]})
     write_encrypted(tmp_path / "a.parquet", table, ["k"])
     index = zb.build_index(tmp_path, ["v", "t"], rows_per_zone=100)
@@ -263,6 +265,7 @@ def test_plain_columns_of_a_file_with_encrypted_ones_are_indexed_and_read(tmp_pa
 
 
 def test_an_encrypted_column_is_refused_by_name(tmp_path):
+    need("partly_encrypted")
     write_encrypted(tmp_path / "a.parquet", pa.table({"k": range(ROWS), "v": range(ROWS)}), ["k"])
     refused = "column k of data file .*a.parquet must be readable, got one that is encrypted"
     with pytest.raises(DataFileError, match=refused):
@@ -306,6 +309,7 @@ def test_no_flipped_bit_of_a_footer_ends_the_process_or_raises_a_bare_error(tmp_
 
 def test_no_damage_to_filters_or_their_places_ends_the_process_or_raises_a_bare_error(tmp_path):
     """pyarrow 26 aborts for some of these where it is asked for the place of a filter."""
+    need("parquet_blooms")
     table = every_kind(20).select(["i"])
     filters = {"i": {"ndv": 10, "fpp": 0.1}}
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=10, store_schema=False, bloom_filter_options=filters)

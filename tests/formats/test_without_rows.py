@@ -25,6 +25,7 @@ from tests.depth import at_depth, some
 from tests.formats.test_footer import write_encrypted
 from tests.fuzz.columns import random_columns
 from tests.fuzz.writers import is_readable, writers_of
+from tests.newer import need
 from zonebloom.arrow import plain_array
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet.without_rows import write_without_rows
@@ -189,6 +190,8 @@ def test_rows_of_other_writers_stay_and_every_reader_agrees(tmp_path, write):
 def test_bloom_filters_of_a_file_have_the_rows_that_stay_and_no_others(tmp_path, write):
     path = tmp_path / "a.parquet"
     blooms = {"bloom_filter_options": {"key": {"ndv": 1000, "fpp": 0.001}, "wide": True}, "use_dictionary": False}
+    if write is written_by_pyarrow:
+        need("parquet_blooms")
     write(path, **(blooms if write is written_by_pyarrow else {}))
     copy = without(path, np.arange(7, ROWS, 100))
     old, new = (zb.parquet_blooms(one, value="u7", column="key").to_pylist() for one in (path, copy))
@@ -252,6 +255,19 @@ def test_row_groups_that_lose_no_row_are_the_same_bytes(tmp_path):
             file.read_bytes()[start : start + size] for file, (start, size) in zip((path, copy), spans, strict=True)
         )
         assert new_bytes == old_bytes
+
+
+def test_required_fields_below_nulls_stay(tmp_path):
+    """A null struct has no list, though its list is required; readers give the list a null there."""
+    inner = pa.field("list", pa.list_(pa.list_(pa.bool_())), nullable=False)
+    kind = pa.struct([pa.field("text", pa.string(), nullable=False), inner])
+    lists = [[[True], None, []], None, [], None, [[None]]]
+    values = [None if items is None else {"text": "a", "list": items} for items in lists]
+    table = pa.table({"key": range(5), "one": pa.array(values, kind), "many": pa.array([values] * 5, pa.list_(kind))})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=3)
+    copy = without(tmp_path / "a.parquet", np.array([2]))
+    assert pq.read_table(copy).to_pylist() == [row for row in table.to_pylist() if row["key"] != 2]
+    assert pl.read_parquet(copy)["one"].to_list() == [values[number] for number in (0, 1, 3, 4)]
 
 
 def test_an_encrypted_file_is_refused(tmp_path):

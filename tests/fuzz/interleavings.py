@@ -251,7 +251,7 @@ def search_all(index: Index) -> None:
     values = {"k": keys, "s": [f"text {key}" for key in keys]}
     found = Query(view, And(tuple(zb.IsIn(column, values[column]) for column in index.columns))).result.row_ranges
     if found != view.files.rows():
-        known = {path: view.files[path].is_known for path in view.listing}
+        known = {path: not view.files.is_unknown(path) for path in view.listing}
         message = f"version {index.version} must keep {view.files.rows()} of {view.listing}"
         raise FindingError(f"{message}, got {found}; known: {known}")
 
@@ -300,7 +300,7 @@ class World:
             return True
         text = str(error)
         return (
-            (isinstance(error, InvalidArgumentError) and "version must be one of those kept" in text)
+            (isinstance(error, InvalidArgumentError) and "no version " in text)
             or (isinstance(error, IndexExistsError) and "already indexed" in text)
             or isinstance(error, IndexNotFoundError | DataFileError)
             or (isinstance(error, CorruptIndexError) and self.is_past_removed)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lance.indices import IndexConfig
 
 import zonebloom as zb
+from tests import lance_log
 from tests.fuzz.children import FindingError
 from tests.fuzz.columns import KINDS, NAMES, Column
 from tests.fuzz.conditions import Condition, as_sql, literal
@@ -35,6 +36,7 @@ class Lance(Source):
 
     CHANGES = (
         *("append", "append", "append", "delete", "delete", "update", "replace", "merge", "compact", "overwrite"),
+        *("overlay", "overlay"),
         *("restore", "rename", "drop", "add", "widen", "own_index", "own_upkeep", "cleanup"),
     )
     REFUSALS = (OSError, ValueError, RuntimeError, NotImplementedError, pa.ArrowException)
@@ -142,6 +144,13 @@ class Lance(Source):
             updated, fields = fragment.update_columns(changed, left_on="id", right_on="id")
             operation = lance.LanceOperation.Update(updated_fragments=[updated], fields_modified=fields)
             lance.LanceDataset.commit(self.table, operation, read_version=self.table.version)
+
+    def _overlay(self) -> None:
+        """Other values over those in the files of a fragment."""
+        fragment, column = self.chance.choice(self.table.get_fragments()), self.chance.choice(self.columns)
+        rows = self.chance.sample(range(fragment.physical_rows), self.chance.randrange(fragment.physical_rows) + 1)
+        values = {row: column.value(self.chance, self.num_values) for row in rows}
+        lance_log.overlay(self.table, fragment.fragment_id, column.name, values)
 
     def _merge(self) -> None:
         rows = self.without_equals(self.some(self.columns, at_least=1), "id")

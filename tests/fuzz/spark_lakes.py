@@ -143,7 +143,9 @@ class SparkCase(lakes.Case):
         entrance = chance.choice(("text", "column", "terms", "sql"))
         self.source.log.append(f"Spark by {entrance}: {text}")
         if entrance == "sql":
-            return zb.sql(f"SELECT * FROM {{lake}} WHERE {text}", lake=lake)
+            name = chance.choice(lake.columns)
+            also = _like_a_plan(name) if name.isidentifier() and chance.random() < 0.25 else "TRUE"
+            return zb.sql(f"SELECT * FROM {{lake}} WHERE ({text}) AND {also}", lake=lake)
         from pyspark.sql import functions
 
         given = {"text": text, "terms": as_terms(condition)}.get(entrance, functions.expr(text))
@@ -154,6 +156,13 @@ class SparkCase(lakes.Case):
             if "use method auto" not in str(error):
                 raise
             return lake.where(given)
+
+
+def _like_a_plan(name: str) -> str:
+    """A condition that is TRUE in each row. Its literal has lines of another condition's plan, of column `name`."""
+    lines = ("", "== Optimized Logical Plan ==", f"Filter ({name}#0 = 1)", "+- MapInArrow zonebloom_scan_0(")
+    plan = r"\n".join((*lines, "== Physical Plan ==", ""))
+    return f"coalesce(CAST({spark_quoted(name)} AS STRING), '') != '{plan}'"
 
 
 def run_case(session: SparkSession, folder: Folder, seed: int) -> str:

@@ -9,7 +9,7 @@ from tests.fuzz.lakes import SOURCES, run_case
 LIVES = 240
 FIRST = 1_000_004
 """The first of the lives of files, of a Delta, an Iceberg and a Lance table."""
-LIVES_FOR_A_CHANGE = {"files": 10, "delta": 2, "iceberg": 2, "lance": 2}
+LIVES_FOR_A_CHANGE = {"files": 6, "delta": 1, "iceberg": 1, "lance": 1}
 
 
 def test_no_life_of_a_lake_loses_or_invents_a_row(tmp_path, figure):

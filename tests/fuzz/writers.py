@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.fuzz.columns import Column
+from tests.newer import has
 
 DUCKDB = duckdb.connect(config={"threads": "1"})
 
@@ -28,7 +29,7 @@ def write_by_pyarrow(table: pa.Table, path: Folder, chance: random.Random, codec
     encodings = {one.name: chance.choice(found) for one in plain if (found := _encodings_of(one.type))}
     if not options["use_dictionary"] and encodings and chance.random() < 0.5:
         options["column_encoding"] = encodings
-    if encodings and chance.random() < 0.3:
+    if encodings and chance.random() < 0.3 and has("parquet_blooms"):
         options["bloom_filter_options"] = {name: {"ndv": 40, "fpp": 0.05} for name in encodings}
     pq.write_table(
         table,

@@ -22,6 +22,7 @@ from lance.file import LanceFileReader, LanceFileWriter
 from lance.indices import IndexConfig
 
 import zonebloom as zb
+from tests.lance_log import overlay
 from zonebloom.errors import (
     ConcurrentCommitError,
     IndexExistsError,
@@ -298,6 +299,7 @@ def test_values_that_are_replaced_meanwhile_are_found(root):
 
 @with_and_without_stable_ids
 def test_lances_zones_are_adopted_and_the_rest_is_read(root):
+    lance.dataset(str(root)).optimize.compact_files(target_rows_per_fragment=300, materialize_deletions_threshold=0.0)
     lances_own(root)
     theirs = LanceFileReader(str(index_files(root)[0])).read_all().to_table()
     write(root, rows(1000, 1100))
@@ -313,6 +315,30 @@ def test_lances_zones_are_adopted_and_the_rest_is_read(root):
         assert index.to_table(where).num_rows == scan(root, where, PLAIN).num_rows
     assert index.verify(sample=1).is_sound
     assert index.refresh().num_files_added == 0
+
+
+@with_and_without_stable_ids
+def test_deleted_rows_that_lances_index_never_had_are_found_when_they_come_back(root):
+    lances_own(root)
+    index = build(root, adopt="lance")
+    assert index.verify(sample=1).is_sound
+    assert index.to_table("id IN (3, 351, 951)").num_rows == 0
+    lance.dataset(str(root), version=1).restore()
+    index.refresh()
+    assert index.to_table("id IN (3, 351, 951)")["id"].to_pylist() == [3, 351, 951]
+
+
+def test_values_that_an_overlay_replaced_after_lances_index_are_found_and_audited(tmp_path):
+    write(root := tmp_path / "t.lance", rows(0, 1000))
+    lances_own(root)
+    overlay(lance.dataset(str(root)), 1, "id", {200: 77_777})
+    index = build(root, adopt="lance")
+    assert index.to_table("id = 77777")["u"].to_pylist() == ["u600"]
+    assert index.verify(sample=1).is_sound
+    assert audit_lance(root).is_sound
+    assert scan(root, "id = 77777", INDEXED).num_rows == 1
+    overlay(lance.dataset(str(root)), 1, "u", {202: "another column"})
+    assert build(root, adopt="lance", index=f"{root}.index").to_table("u = 'another column'").num_rows == 1
 
 
 def test_a_table_without_an_index_is_built_by_reading(root):
@@ -441,7 +467,7 @@ def test_an_audit_of_a_part_reads_that_part_and_one_of_nothing_says_so(root, fla
     assert found.num_fragments == 1
     with pytest.raises(zb.ZoneBloomError, match="no column u in"):
         audit_lance(root, column="u")
-    with pytest.raises(InvalidArgumentError, match="must be of a Lance table"):
+    with pytest.raises(InvalidArgumentError, match="is no Lance table"):
         audit_lance(flat_lake.root)
     shutil.rmtree(index_files(root)[0].parent)
     assert audit_lance(root).indexes[0].damage

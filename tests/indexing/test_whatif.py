@@ -126,6 +126,12 @@ def test_a_build_recommends_a_locator_by_what_its_filters_hold(keys, lake, tmp_p
     assert advised.filter_bytes == filters.indexed_columns()[0].index_bytes
     assert advised.absent_kept == pytest.approx(expected, rel=0.1)
     assert advised.filters_kept == pytest.approx(filters.explain(zb.Equals("key", -1)).false_zones.expected, rel=0.01)
+    assert (advised.kind, advised.build_options) == ("locator", ["--kind", "locator", "--rows-per-zone", "256"])
+    (advised,) = advice(built(lake, tmp_path, overwrite=True, fpp=0.01).view())
+    assert advised.build_options[:6] == ["--kind", "bloom", "--sizing", "adaptive", "--fpp", "0.01"]
+    adaptive = built(lake, tmp_path, overwrite=True, fpp=0.01, sizing="adaptive")
+    assert advised.index_bytes == pytest.approx(adaptive.indexed_columns()[0].index_bytes, rel=0.1)
+    assert advised.absent_kept == pytest.approx(adaptive.explain(zb.Equals("key", -1)).false_zones.expected, rel=0.1)
     for options in ({"kind": "locator"}, {"sizing": "adaptive", "fpp": 0.01}):
         assert advice(built(lake, tmp_path, overwrite=True, **options).view()) == []
 

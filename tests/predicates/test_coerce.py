@@ -80,6 +80,8 @@ FITS = [
     *[(value, t, "é") for t in TEXTS for value in ("é", "é".encode(), np.str_("é"), pa.scalar("é", pa.string_view()))],
     *[(value, t, b"\xc3\xa9") for t in BINARIES for value in ("é", b"\xc3\xa9", bytearray(b"\xc3\xa9"))],
     ("abc", pa.binary(3), b"abc"),
+    ("4519b91f242d9e", pa.binary(), b"4519b91f242d9e"),
+    ("4519b91f242d9e4d2", pa.binary(), b"4519b91f242d9e4d2"),
     (memoryview(b"abc"), pa.binary(3), b"abc"),
     (Colour.RED, pa.string(), "red"),
     (Level.HIGH, pa.int8(), 3),
@@ -204,7 +206,7 @@ MISFITS = {
     pa.string(): [7, D(7), 2**70, True, b"\xff", "\ud800", UUID],
     pa.binary(3): ["abcd"],
     pa.binary(16): [str(UUID)],
-    pa.binary(): [UUID],
+    pa.binary(): [UUID, "4519b91f242d9e4d", UUID.hex.upper()],
     pa.uuid(): [
         "not a uuid",
         UUID.hex[:-1],

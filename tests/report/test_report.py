@@ -205,7 +205,7 @@ def test_what_a_lake_says_is_text_in_the_page(tmp_path: Path) -> None:
 
 def test_it_replaces_nothing_and_lies_in_no_data_set(flat_lake: Lake, tmp_path: Path) -> None:
     index = zb.build_index(flat_lake.root, "user_id")
-    with pytest.raises(InvalidArgumentError, match="outside of the data set"):
+    with pytest.raises(InvalidArgumentError, match="is in the data set"):
         index.report(flat_lake.root / "report.html")
     with pytest.raises(InvalidArgumentError, match=r"end in \.html"):
         index.report(tmp_path / "report.txt")

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 import zonebloom as zb
 from tests.conftest import index_of
@@ -279,3 +280,16 @@ def test_what_a_killed_first_build_left_can_be_deleted(flat_lake, run):
     for command in ("delete", "vacuum"):
         code, _, err = run(command, flat_lake.root)
         assert (code, err.endswith("or in it: nothing to remove\n")) == (2, True)
+
+
+def test_a_table_without_one_of_the_indexed_columns_has_a_status_and_a_report(tmp_path):
+    rows = pa.table({"k": ["a", "b"], "gone": [1, 2]})
+    write_deltalake(tmp_path / "table", rows)
+    zb.build_index(tmp_path / "table", ["gone", "k"])
+    write_deltalake(tmp_path / "table", rows.select(["k"]), mode="overwrite", schema_mode="overwrite")
+    index = zb.open_index(tmp_path / "table")
+    assert (index.status().is_fresh, index.status().num_rows) == (False, 2)
+    index.refresh()
+    assert index.status().is_fresh
+    assert [column.name for column in index.status().columns] == ["gone", "k"]
+    index.report(tmp_path / "report.html", where="k = 'a'")

@@ -14,11 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from tests.depth import at_depth
 from tests.s3 import KEYS, Bucket
-from zonebloom.errors import InvalidArgumentError, StorageError
+from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError
 from zonebloom.stores import object as object_store
 from zonebloom.stores import object_client
 from zonebloom.stores import options as object_options
+from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local import LocalStore
 from zonebloom.stores.locations import Url, absolute
 from zonebloom.stores.open import open_store
@@ -203,7 +205,7 @@ def test_a_listing_in_parts_is_the_plain_one(s3: Bucket, monkeypatch):
     monkeypatch.setattr(object_client, "_KEYS_PER_CHUNK", 2)
     source = random.Random(8)
     letters = ["a", "b", "A", "-", "=", "0", "é", "雪", "\ue000", "😀", " ", "%2F", "~", "+", "\u200b"]
-    for life in range(12):
+    for life in range(at_depth(12)):
         names = {
             "/".join("".join(source.choices(letters, k=source.randrange(1, 4))) for _ in range(source.randrange(1, 4)))
             for _ in range(300)
@@ -518,3 +520,18 @@ def test_no_error_shows_a_secret(s3: Bucket):
     with pytest.raises(InvalidArgumentError) as told:
         open_store(s3.url("x"), {**options, "aws_nonsense": "TOP-SECRET"}).read("one")
     assert "TOP-SECRET" not in str(told.value)
+
+
+def test_a_file_of_which_only_the_size_is_known_is_the_version_of_its_first_answer(s3: Bucket):
+    store = open_store(s3.url(), s3.options)
+    s3.put("a", b"first")
+    with s3.server.recorded() as requests:
+        file = store.open("a", Fingerprint(5, 0))
+        assert not requests
+    assert file.read_ranges([(0, 3)]) == [b"fir"]
+    s3.put("a", b"other")
+    with pytest.raises(DataFileError, match="must not change"):
+        file.read_ranges([(0, 3)])
+    s3.put("a", b"longer")
+    with pytest.raises(DataFileError, match="must not change"):
+        store.open("a", Fingerprint(5, 0)).read_ranges([(0, 3)])

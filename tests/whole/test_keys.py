@@ -156,7 +156,7 @@ def test_every_door_takes_null_as_missing(index):
         ("timestamp[us]", pd.Series([moment[1], pd.NaT])),
         ("timestamp[us]", [moment[1], pd.NaT]),
         ("us with zone", pd.Series([moment[1], pd.NaT]).dt.tz_localize("UTC")),
-        ("duration[us]", [COLUMNS["duration[us]"][1], np.timedelta64("NaT")]),
+        ("duration[us]", [COLUMNS["duration[us]"][1], np.timedelta64("NaT", "us")]),
     ]
     for column, given in cases:
         assert rows_of(index, column=column, values=given) == rows_of(index, zb.col(column).isin(given)) == [1]
@@ -168,7 +168,7 @@ def test_every_door_takes_null_as_missing(index):
         )
         assert index.locate(column, given, exact=True)["row"].to_pylist() == [1, None]
     assert index.exists("double", [float("nan"), None]).to_pylist() == [True, None]
-    for missing in (None, pd.NA, pd.NaT, np.datetime64("NaT")):
+    for missing in (None, pd.NA, pd.NaT, np.datetime64("NaT", "us")):
         with pytest.raises(PredicateError, match=r"must have a value, got null; use col\('text'\)\.is_null\(\)"):
             zb.col("text") == missing  # noqa: B015 - it raises
 
@@ -211,6 +211,8 @@ DOORS = {
         ("int64", {"a": 1}, "an array or a list of values, got {'a': 1}"),
         ("int64", ["x"], "column int64 holds int64, got the text 'x'"),
         ("int64", pd.Series(pd.period_range("2020", periods=2)), "column int64 holds int64, got"),
+        ("int64", pd.Series(pd.period_range("2020", periods=2)).astype("category"), "column int64 holds int64, got"),
+        ("timestamp[us]", pd.Categorical(pd.date_range("2020", periods=2, tz="UTC")), r"holds .*, got 2020"),
         ("time64[us]", [dt.time(1, tzinfo=dt.UTC)], r"a time of day must have no zone, got 01:00:00\+00:00"),
         ("us with zone", [dt.datetime(2020, 1, 1)], "write an instant with its offset"),  # noqa: DTZ001 - the mistake
         ("bytes of 16", [IDS[1].hex], r"column bytes of 16 holds 16 bytes, got a text of 32 characters; .* X'0000…'"),

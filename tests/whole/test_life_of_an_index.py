@@ -184,7 +184,7 @@ class Life(RuleBasedStateMachine):
             except InvalidArgumentError:
                 assert not any(int(path[4]) in days for path in self.files)
             files = self.index.view().files
-            assert all(files[path].is_known for path in self.files if int(path[4]) in days)
+            assert not any(files.is_unknown(path) for path in self.files if int(path[4]) in days)
 
     @rule(rows_per_zone=st.sampled_from([5, 8, 13]), kind=KIND, fpp=st.sampled_from([0.001, 0.1]))
     def refresh_with_new_parameters(self, rows_per_zone, kind, fpp):

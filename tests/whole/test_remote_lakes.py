@@ -39,6 +39,8 @@ from zonebloom.errors import (
 from zonebloom.formats.lru_cache import LruCache
 from zonebloom.formats.parquet import footer as footers
 from zonebloom.search import scan
+from zonebloom.stores import object_file
+from zonebloom.stores.object_client import ObjectClient
 from zonebloom.stores.store import ROUND_BYTES
 
 
@@ -612,6 +614,80 @@ def test_a_row_group_is_fetched_with_the_footer_where_it_is_expected(s3: Bucket,
             assert_same(index.to_table(zb.col("k") == int(key)), table.slice(row, 1))
         counts.append(num_requests(requests, ".parquet"))
     assert max(counts) <= 2 if is_right else max(counts) > 2
+
+
+@pytest.fixture
+def rounds_of_files(monkeypatch) -> list[str]:
+    """The keys of data files, once for each round of requests to them: what is started at once, or waited for."""
+    rounds: list[str] = []
+    fetched_ahead, get_ranges = object_file._Ahead.__init__, ObjectClient.get_ranges
+
+    def start(ahead, client, key, *parts):
+        rounds.append(key)
+        fetched_ahead(ahead, client, key, *parts)
+
+    def wait(client, key, *parts):
+        if key.endswith(".parquet"):
+            rounds.append(key)
+        return get_ranges(client, key, *parts)
+
+    monkeypatch.setattr(object_file._Ahead, "__init__", start)
+    monkeypatch.setattr(ObjectClient, "get_ranges", wait)
+    return rounds
+
+
+@pytest.mark.parametrize("page_bytes", [1 << 10, 1 << 20])
+def test_rows_of_a_large_row_group_take_a_round_for_its_end_and_one_for_its_pages(
+    s3: Bucket, rounds_of_files, page_bytes
+):
+    """Small pages have page indexes that 64 KiB do not hold; large pages have more than 2 MiB in all."""
+    num_rows, random = 40_000, np.random.default_rng(4)
+    columns = {"k": random.integers(0, 2**62, num_rows)}
+    columns |= {name: [f"{number:0100d}" for number in random.integers(0, 2**62, num_rows)] for name in "abc"}
+    table, sink = pa.table(columns), io.BytesIO()
+    pages = {
+        "write_batch_size": page_bytes >> 7,
+        "data_page_size": page_bytes,
+        "write_page_index": True,
+        "write_statistics": ["k"],
+    }
+    pq.write_table(table, sink, row_group_size=num_rows // 2, use_dictionary=False, compression="none", **pages)
+    group = pq.read_metadata(sink).row_group(0)
+    assert sum(group.column(leaf).total_compressed_size for leaf in range(4)) > 2 * ROUND_BYTES
+    s3.put("lake/one.parquet", sink.getvalue())
+    zb.build_index(s3.url("lake"), "k", rows_per_zone=100, kind="locator", storage_options=s3.options)
+    index = zb.open_index(s3.url("lake"), storage_options=s3.options)
+    footers._KEPT.clear()
+    for row, num_rounds in ((3, 2), (39_990, 1), (12_345, 1)):
+        rounds_of_files.clear()
+        with s3.server.recorded() as requests:
+            assert_same(index.to_table(zb.col("k") == int(columns["k"][row])), table.slice(row, 1))
+        assert rounds_of_files == ["lake/one.parquet"] * num_rounds
+        assert sum(request.num_bytes for request in requests) < len(sink.getvalue()) / 2
+
+
+def test_a_file_that_is_replaced_between_its_end_and_its_pages_is_an_error(s3: Bucket):
+    files = []
+    for seed in (4, 5):
+        keys, sink = np.random.default_rng(seed).integers(0, 2**62, 400_000), io.BytesIO()
+        pq.write_table(pa.table({"k": keys}), sink, write_page_index=True, use_dictionary=False, compression="none")
+        files.append(sink.getvalue())
+    assert len(files[0]) == len(files[1]) > ROUND_BYTES
+    s3.put("lake/one.parquet", files[0])
+    zb.build_index(s3.url("lake"), "k", rows_per_zone=1000, kind="locator", storage_options=s3.options)
+    index = zb.open_index(s3.url("lake"), storage_options=s3.options)
+    footers._KEPT.clear()
+    key = pq.read_table(io.BytesIO(files[0]))["k"][5].as_py()
+    reads = itertools.count()
+
+    def replace_before_the_second_read(method, path, query):
+        if method == "GET" and path.endswith("one.parquet") and next(reads) == 1:
+            s3.put_at_once("lake/one.parquet", files[1])
+
+    with s3.server.misbehaving(replace_before_the_second_read), pytest.raises(DataFileError, match="must not change"):
+        index.to_table(zb.col("k") == key)
+    assert next(reads) > 1
+    assert index.to_table(zb.col("k") == key).num_rows == 0
 
 
 def test_rows_that_never_match_are_read_by_their_condition_alone(s3: Bucket, make_lake, monkeypatch):

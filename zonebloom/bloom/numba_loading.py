@@ -7,11 +7,21 @@ So no process takes more than about twice the time of the better choice.
 from __future__ import annotations
 
 import sys
+from functools import cache
+from importlib import import_module
+from types import ModuleType
 
 _LOADING_SECONDS = 0.2
 """CPU time of importing Numba and the first call of a kernel, where its machine code is cached: 0.2 to 0.4 s."""
 _seconds_without = 0.0
 _KERNELS = "zonebloom.bloom.kernels"
+
+
+@cache
+def _is_installed() -> bool:
+    from importlib.util import find_spec  # noqa: PLC0415 - few searches ask
+
+    return find_spec("numba") is not None
 
 
 def is_worth_loading(kernels: str, seconds: float) -> bool:
@@ -20,7 +30,12 @@ def is_worth_loading(kernels: str, seconds: float) -> bool:
     if kernels in sys.modules:
         return True
     _seconds_without += seconds
-    return _seconds_without > _LOADING_SECONDS
+    return _seconds_without > _LOADING_SECONDS and _is_installed()
+
+
+def kernels_to_read(name: str) -> ModuleType:
+    """The kernels of module `name` for a search; without Numba those that NumPy has in their place."""
+    return import_module(f"{_KERNELS}.{name}" if _is_installed() else "zonebloom.bloom.kernels_in_numpy")
 
 
 def compile_seconds() -> float:

@@ -1,6 +1,6 @@
 """One Split Block Bloom Filter: insert hashes or Arrow values, check whether a value may be in it.
 
-`Sbbf` looks up a few hashes by the arithmetic of `split_block`, and many by the kernels. A bitset is
+`Sbbf` looks up a few hashes by NumPy, and many by the kernels. A bitset is
 `Sbbf.to_bytes`: the blocks in order, 8 little-endian words each; the same bytes that Parquet and Lance store.
 
 Property: a filter never excludes an inserted value. The OR of two filters of equal size has the values of both. A
@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from zonebloom.bloom import kernels_in_numpy
+from zonebloom.bloom.numba_loading import kernels_to_read
 from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, num_blocks_for
-from zonebloom.bloom.split_block import block_indexes, fold, masks, measured_fpp
+from zonebloom.bloom.split_block import fold, measured_fpp
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.options import check_fpp
 
@@ -201,14 +203,10 @@ class Sbbf:
             If `hashes` is no array of uint64.
         """
         hashes = np.ascontiguousarray(hashes)
-        if hashes.dtype != np.uint64 or hashes.ndim != 1 or len(hashes) > _FEW:
-            from zonebloom.bloom.kernels.sbbf import filter_check  # noqa: PLC0415 - a few hashes need no numba
-
-            return filter_check(self._blocks, hashes)
-        wanted = masks(hashes)
-        answers: npt.NDArray[np.bool_] = (
-            (self._blocks[block_indexes(hashes, self.num_blocks)] & wanted) == wanted
-        ).all(axis=1)
+        if hashes.dtype != np.uint64 or hashes.ndim != 1:
+            raise InvalidArgumentError("hashes must be an array of uint64 of one dimension", got=hashes.dtype)
+        kernels = kernels_in_numpy if len(hashes) <= _FEW else kernels_to_read("sbbf")
+        answers: npt.NDArray[np.bool_] = kernels.filter_check(self._blocks, hashes)
         return answers
 
     def insert(self, array: pa.Array | pa.ChunkedArray) -> None:

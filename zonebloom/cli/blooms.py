@@ -7,7 +7,13 @@ from typing import Any, get_args
 
 import click
 
-from zonebloom.cli.options import common_options, is_json, path_argument, storage_options
+from zonebloom.cli.options import (
+    PROBABILITY,
+    common_options,
+    is_json,
+    path_argument,
+    storage_options,
+)
 from zonebloom.cli.output import print_json, say
 from zonebloom.cli.root import app
 from zonebloom.cli.values import typed_value
@@ -35,7 +41,7 @@ def blooms(path: str, column: str | None, value: str | None) -> None:
 @path_argument
 @click.option("--column", "-c", multiple=True, required=True, help="A column to add filters for; repeatable.")
 @click.option("--output", "-o", metavar="FOLDER", type=click.Path(path_type=Path), required=True, help="A new folder.")
-@click.option("--fpp", type=float, default=0.01, help="False positive probability of a filter, in (0, 1).")
+@click.option("--fpp", type=PROBABILITY, default=0.01, help="False positive probability of a filter.")
 @click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="How large a filter is.")
 @common_options
 def add_blooms(path: str, column: tuple[str, ...], output: Path, fpp: float, sizing: Sizing) -> None:

@@ -12,6 +12,8 @@ import click
 
 from zonebloom.bloom.numba_loading import compile_seconds
 from zonebloom.cli.options import (
+    AT_LEAST_ONE,
+    PROBABILITY,
     busy,
     common_options,
     index_option,
@@ -42,8 +44,8 @@ _NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal", "bool")
 @path_argument
 @click.option("--column", "-c", multiple=True, required=True, help="Column to index; repeatable.")
 @click.option("--kind", type=click.Choice(KINDS), default="bloom", help="locator: for lists of keys; 4.2 bytes a row.")
-@click.option("--rows-per-zone", type=int, default=ROWS_PER_ZONE, help="Rows of a zone.")
-@click.option("--fpp", type=float, default=FPP, help="False positive probability of a zone, in (0, 1).")
+@click.option("--rows-per-zone", type=AT_LEAST_ONE, default=ROWS_PER_ZONE, help="Rows of a zone.")
+@click.option("--fpp", type=PROBABILITY, default=FPP, help="False positive probability of a zone.")
 @click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="How large a filter is.")
 @click.option("--overwrite", is_flag=True, help="Build indexed columns anew.")
 @click.option("--from-parquet-blooms", is_flag=True, help="Take bloom filters of the files; zones are row groups.")
@@ -121,11 +123,13 @@ def print_built(built: Index, path: str, index: str | None, started: float, comp
         click.echo(note, err=True)
     click.echo(f"the index is {status.index}")
     place = shlex.quote(path) if index is None else f"{shlex.quote(path)} --index {shlex.quote(index)}"
-    for advised_column in advised:
-        command = f"zonebloom build {place} -c {shlex.quote(advised_column.column)} --kind locator --overwrite"
-        click.echo("\n".join([f"recommended: {command}", *wrapped([f"  {advised_column.headline}"])]))
+    for options in dict.fromkeys(shlex.join(better.build_options) for better in advised):
+        columns = [better for better in advised if shlex.join(better.build_options) == options]
+        named = " ".join(f"-c {shlex.quote(better.column)}" for better in columns)
+        click.echo(f"recommended: zonebloom build {place} {named} {options} --overwrite")
+        click.echo("\n".join(wrapped(f"  {better.headline}" for better in columns)))
     first = status.columns[0]
-    literal = "…" if first.type.startswith(_NUMBERS) else "'…'"
+    literal = "…" if first.type.startswith(_NUMBERS) else "X'…'" if "binary" in first.type else "'…'"
     named = sql_name(first.name).replace('"', '\\"')
     click.echo(f'next: zonebloom search {place} --where "{named} = {literal}"')
 
@@ -133,8 +137,8 @@ def print_built(built: Index, path: str, index: str | None, started: float, comp
 @app.command(examples=("whatif events/ --column user_id", "whatif events/ -c user_id -c amount --fpp 1e-5"))
 @path_argument
 @click.option("--column", "-c", multiple=True, required=True, help="Column to index; repeatable.")
-@click.option("--rows-per-zone", type=int, default=ROWS_PER_ZONE, help="Rows of a zone.")
-@click.option("--fpp", type=float, default=FPP, help="False positive probability of filters, in (0, 1).")
+@click.option("--rows-per-zone", type=AT_LEAST_ONE, default=ROWS_PER_ZONE, help="Rows of a zone.")
+@click.option("--fpp", type=PROBABILITY, default=FPP, help="False positive probability of filters.")
 @common_options
 def whatif(path: str, column: tuple[str, ...], rows_per_zone: int, fpp: float) -> None:
     """Say what an index would cost and save, and recommend one, from a sample."""
@@ -156,8 +160,8 @@ def whatif(path: str, column: tuple[str, ...], rows_per_zone: int, fpp: float) -
 
 
 @app.command(examples=("demo", "demo --rows 500000 --keep demo-lake"))
-@click.option("--rows", type=int, default=4_000_000, help="Rows to generate.")
-@click.option("--files", type=int, default=8, help="Files to generate.")
+@click.option("--rows", type=AT_LEAST_ONE, default=4_000_000, help="Rows to generate.")
+@click.option("--files", type=AT_LEAST_ONE, default=8, help="Files to generate.")
 @click.option("--keep", metavar="FOLDER", type=click.Path(path_type=Path), help="Leave the lake and its index there.")
 def demo(rows: int, files: int, keep: Path | None) -> None:
     """Index a generated lake, search it, compare with a full scan."""

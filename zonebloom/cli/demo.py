@@ -9,10 +9,10 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -64,47 +64,21 @@ class MeasuredSearch:
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """The measurements of the demo."""
+    """The measurements of the demo's searches."""
 
     num_rows: int
     """Rows of the lake."""
     num_files: int
     """Files of the lake."""
-    data_bytes: int
-    """Bytes of its files."""
-    index_bytes: int
-    """Bytes of the index over both keys."""
-    start_seconds: float
-    """Loading Numba and compiling the kernels, once; later processes take them from a cache."""
-    build_seconds: float
-    """Building the index over both keys."""
-    read_seconds: float
-    """Only reading both keys with pyarrow, on one thread."""
     searches: tuple[MeasuredSearch, ...]
     """The searches, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    title: str
-    where: str
-    """For zonebloom, as SQL."""
-    filter: pc.Expression
-    """The same for pyarrow."""
+class _Keys(NamedTuple):
+    """Some keys that are present, spread over the files."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Lake:
-    root: Path
-    files: list[Path]
     user_ids: list[str]
-    """Some that are present, spread over the files."""
     device_ids: list[int]
-    """As above."""
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(file.stat().st_size for file in self.files)
 
 
 def run_demo(
@@ -136,9 +110,9 @@ def run_demo(
         An answer differs from the full scan's.
     """
     if rows < 1:
-        raise InvalidArgumentError("--rows must be at least 1", got=rows)
+        raise InvalidArgumentError(f"--rows {rows} is less than 1")
     if not 1 <= files <= rows:
-        raise InvalidArgumentError(f"--files must be from 1 to the {rows} rows", got=files)
+        raise InvalidArgumentError(f"--files {files} is not from 1 to the {rows} rows")
     if console is None:
         console = Console()
         if not console.is_terminal:
@@ -147,34 +121,36 @@ def run_demo(
         raise InvalidArgumentError("keep must be a new folder", got=f"{keep}, which exists")
     with tempfile.TemporaryDirectory(prefix="zonebloom-demo-", dir=directory) as folder:
         console.print(f"Writing {rows:,} events with random keys to {counted(files, 'Parquet file')} …")
-        lake = _write_lake((keep or Path(folder)) / "events", rows, files)
+        lake = (keep or Path(folder)) / "events"
+        keys = _write_lake(lake, rows, files)
+        data_bytes = sum(file.stat().st_size for file in lake.rglob("*.parquet"))
         start_seconds = _warm_up(Path(folder) / "warm-up")
         read_seconds = _seconds(lambda: _read_keys(lake))[0]
         console.print(f"Building an index of {' and '.join(_KEYS)} …")
-        build_seconds, index = _seconds(lambda: build_index(lake.root, _KEYS, progress=console.is_terminal))
+        build_seconds, index = _seconds(lambda: build_index(lake, _KEYS, progress=console.is_terminal))
+        index_bytes = sum(column.index_bytes for column in index.indexed_columns())
         console.print("Searching, and scanning everything to compare …\n")
-        report = DemoReport(
-            num_rows=rows,
-            num_files=files,
-            data_bytes=lake.num_bytes,
-            index_bytes=sum(column.index_bytes for column in index.indexed_columns()),
-            start_seconds=start_seconds,
-            build_seconds=build_seconds,
-            read_seconds=read_seconds,
-            searches=tuple(_measure(index, lake, search) for search in _searches(lake)),
-        )
-        _print(report, console)
+        searches = tuple(_measure(index, lake, *search) for search in _searches(keys))
+        ratio = f"{build_seconds / read_seconds:.2f} times only reading both columns on one thread"
+        facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+        facts.add_row("data", f"{counted(rows, 'row')}, {counted(files, 'file')}, {_megabytes(data_bytes)}")
+        share = f"{index_bytes / data_bytes:.1%} of the data"
+        facts.add_row("index", f"{_megabytes(index_bytes)} for {counted(len(_KEYS), 'column')}, {share}")
+        facts.add_row("build", f"{build_seconds:.2f} s, {ratio}")
+        facts.add_row("start", f"{start_seconds:.2f} s to load or compile the kernels, once a process")
+        console.print(facts)
+        _print(searches, console)
         if keep is not None:
-            console.print(f"\nThe lake is {lake.root}, its index {index.location}", soft_wrap=True)
-        return report
+            console.print(f"\nThe lake is {lake}, its index {index.location}", soft_wrap=True)
+        return DemoReport(rows, files, searches)
 
 
 # --- the lake ---------------------------------------------------------------------------------------------------------
 
 
-def _write_lake(root: Path, rows: int, files: int) -> _Lake:
+def _write_lake(root: Path, rows: int, files: int) -> _Keys:
     random = np.random.default_rng(2026)
-    lake = _Lake(root, [], [], [])
+    keys = _Keys([], [])
     num_samples = -(-_NUM_KEYS_IN_LIST // files)
     for number in range(files):
         path = root / f"day={number + 1}" / "part-0.parquet"
@@ -188,10 +164,9 @@ def _write_lake(root: Path, rows: int, files: int) -> _Lake:
             for batch in batches:
                 writer.write_batch(batch)
         sample = first.take(random.integers(0, first.num_rows, num_samples))
-        lake.files.append(path)
-        lake.user_ids.extend(sample["user_id"].to_pylist())
-        lake.device_ids.extend(sample["device_id"].to_pylist())
-    return lake
+        keys.user_ids.extend(sample["user_id"].to_pylist())
+        keys.device_ids.extend(sample["device_id"].to_pylist())
+    return keys
 
 
 def _events(random: np.random.Generator, num_rows: int) -> Iterator[pa.RecordBatch]:
@@ -227,50 +202,50 @@ def _warm_up(root: Path) -> float:
     return _seconds(lambda: build_index(root, _KEYS))[0]
 
 
-def _read_keys(lake: _Lake) -> int:
+def _read_keys(lake: Path) -> None:
     """Read the keys only: the least time of any build on one thread."""
-    num_rows = 0
-    for file in lake.files:
+    for file in lake.rglob("*.parquet"):
         with pq.ParquetFile(file) as source:
-            num_rows += sum(batch.num_rows for batch in source.iter_batches(columns=_KEYS, use_threads=False))
-    return num_rows
+            for _ in source.iter_batches(columns=_KEYS, use_threads=False):
+                pass
 
 
 # --- the searches -----------------------------------------------------------------------------------------------------
 
 
-def _searches(lake: _Lake) -> list[_Search]:
-    user_id, device_id = lake.user_ids[-1], lake.device_ids[-1]
+def _searches(keys: _Keys) -> list[tuple[str, str, pc.Expression]]:
+    """Titles, conditions as SQL for zonebloom, and the same for pyarrow."""
+    user_id, device_id = keys.user_ids[-1], keys.device_ids[-1]
     half = _NUM_KEYS_IN_LIST // 2
     absent = _uuids(np.random.default_rng(1), half).to_pylist()
-    some = lake.user_ids[::2][:half] + absent[:half]
+    some = keys.user_ids[::2][:half] + absent[:half]
     texts = ", ".join(f"'{text}'" for text in some)
     field = pc.field("user_id")
     return [
-        _Search("user_id = … present", f"user_id = '{user_id}'", field == user_id),
-        _Search("user_id = … absent", f"user_id = '{absent[-1]}'", field == absent[-1]),
-        _Search("device_id = … present", f"device_id = {device_id}", pc.field("device_id") == device_id),
-        _Search(f"user_id IN ({counted(len(some), 'key')})", f"user_id IN ({texts})", field.isin(some)),
-        _Search("amount > 999.9", "amount > 999.9", pc.field("amount") > 999.9),  # noqa: PLR2004
+        ("user_id = … present", f"user_id = '{user_id}'", field == user_id),
+        ("user_id = … absent", f"user_id = '{absent[-1]}'", field == absent[-1]),
+        ("device_id = … present", f"device_id = {device_id}", pc.field("device_id") == device_id),
+        (f"user_id IN ({counted(len(some), 'key')})", f"user_id IN ({texts})", field.isin(some)),
+        ("amount > 999.9", "amount > 999.9", pc.field("amount") > 999.9),  # noqa: PLR2004
     ]
 
 
-def _measure(index: Index, lake: _Lake, search: _Search) -> MeasuredSearch:
+def _measure(index: Index, lake: Path, title: str, where: str, condition: pc.Expression) -> MeasuredSearch:
     """Measure the three ways in turn, under equal conditions. Their answers are compared first."""
-    dataset = pads.dataset(lake.root, format="parquet", partitioning="hive")
-    result = index.search(search.where)
-    rows = index.to_table(search.where)
-    _check_equal(rows, dataset.to_table(filter=search.filter, columns=rows.schema.names), search.title)
+    dataset = pads.dataset(lake, format="parquet", partitioning="hive")
+    result = index.search(where)
+    rows = index.to_table(where)
+    _check_equal(rows, dataset.to_table(filter=condition, columns=rows.schema.names), title)
     seconds = [
         (
-            _seconds(lambda: index.search(search.where))[0],
-            _seconds(lambda: index.to_table(search.where))[0],
-            _seconds(lambda: dataset.to_table(filter=search.filter))[0],
+            _seconds(lambda: index.search(where))[0],
+            _seconds(lambda: index.to_table(where))[0],
+            _seconds(lambda: dataset.to_table(filter=condition))[0],
         )
         for _ in range(_REPEATS)
     ]
     medians = map(statistics.median, zip(*seconds, strict=True))
-    return MeasuredSearch(search.title, rows.num_rows, result.kept, result.total, *medians)
+    return MeasuredSearch(title, rows.num_rows, result.kept, result.total, *medians)
 
 
 def _check_equal(rows: pa.Table, expected: pa.Table, title: str) -> None:
@@ -292,27 +267,14 @@ def _seconds(call: Callable[[], T]) -> tuple[float, T]:
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def _print(report: DemoReport, console: Console) -> None:
-    lake = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    lake.add_row(
-        "data",
-        f"{counted(report.num_rows, 'row')}, {counted(report.num_files, 'file')}, {_megabytes(report.data_bytes)}",
-    )
-    share = report.index_bytes / report.data_bytes
-    lake.add_row(
-        "index", f"{_megabytes(report.index_bytes)} for {counted(len(_KEYS), 'column')}, {share:.1%} of the data"
-    )
-    ratio = f"{report.build_seconds / report.read_seconds:.2f} times only reading both columns on one thread"
-    lake.add_row("build", f"{report.build_seconds:.2f} s, {ratio}")
-    lake.add_row("start", f"{report.start_seconds:.2f} s to load or compile the kernels, once a process")
-    console.print(lake)
-    total = report.searches[0].total
+def _print(searches: Sequence[MeasuredSearch], console: Console) -> None:
+    total = searches[0].total
     read = f"kept of {counted(total.files, 'file')}, {counted(total.zones, 'zone')}, {_megabytes(total.bytes)}"
     table = Table(title=f"What must be read, {read}", title_justify="left", title_style="bold")
     table.add_column("search")
     for name in ("matches", "files", "zones", "rows", "MB", "search", "scan", "full scan", "faster"):
         table.add_column(name, justify="right", no_wrap=True)
-    for measured in report.searches:
+    for measured in searches:
         table.add_row(measured.title, *_cells(measured))
     console.print()
     console.print(table)

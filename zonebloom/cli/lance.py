@@ -11,6 +11,7 @@ import click
 from zonebloom.bloom.numba_loading import compile_seconds
 from zonebloom.cli.building import print_built
 from zonebloom.cli.options import (
+    SHARE,
     busy,
     check_output,
     common_options,
@@ -115,7 +116,7 @@ def _zones_of(file: Path) -> Any:
 @lance.command(examples=("lance audit events.lance", "lance audit events.lance --column user_id --replace"))
 @path_argument
 @click.option("--column", "-c", help="The column to look at; by default all with a bloom filter index.")
-@click.option("--sample", type=float, default=1.0, help="Share of the fragments to read, in (0, 1].")
+@click.option("--sample", type=SHARE, default=1.0, help="Share of the fragments to read.")
 @click.option("--replace", is_flag=True, help="Put a sound index in the place of each one that loses rows.")
 @common_options
 def audit(path: str, column: str | None, sample: float, replace: bool) -> None:

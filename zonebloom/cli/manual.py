@@ -1,6 +1,9 @@
-"""Commands about the command: shell completion and a man page, both generated from click's data."""
+"""Commands about the command: its kernels, and shell completion and a man page, both generated from click's data."""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 import click
 
@@ -19,6 +22,18 @@ def completion(shell: str) -> None:
     script = get_completion_class(shell)
     assert script is not None
     click.echo(script(app, {}, "zonebloom", "_ZONEBLOOM_COMPLETE").source())
+
+
+@app.command(examples=("warm", "warm --folder /opt/kernels"))
+@click.option("--folder", metavar="FOLDER", help="Keep them in FOLDER; give it as NUMBA_CACHE_DIR to all who use them.")
+def warm(folder: str | None) -> None:
+    """Compile all kernels now, as for an image that is read-only."""
+    if folder is not None:
+        os.environ["NUMBA_CACHE_DIR"] = str(Path(folder).absolute())
+    from zonebloom.bloom import kernels  # noqa: PLC0415 - Numba reads its environment when it is imported
+
+    count, seconds = kernels.compile_all(), kernels.compile_seconds()
+    click.echo(f"{count} kernels are ready; compiled in {seconds:,.1f} s" if seconds else f"{count} kernels were ready")
 
 
 @app.command(examples=("man > ~/.local/share/man/man1/zonebloom.1",))

@@ -19,6 +19,9 @@ from zonebloom.stores.locations import absolute, is_url
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Decorator = Callable[[_Command], _Command]
 
+WHOLE, AT_LEAST_ONE = click.IntRange(0), click.IntRange(1)
+SHARE, PROBABILITY = click.FloatRange(0, 1, min_open=True), click.FloatRange(0, 1, min_open=True, max_open=True)
+"""Numbers that options take. click refuses others, and shows the range in the help."""
 _OPTIONS, _FORMAT = "zonebloom.storage_options", "zonebloom.format"
 _SECONDS_OF_SILENCE = 1.0
 
@@ -27,7 +30,7 @@ def _keep_storage_options(context: click.Context, _option: click.Parameter, give
     pairs = [pair.partition("=") for pair in given]
     bad = [name for name, separator, _ in pairs if not separator or not name]
     if bad:
-        raise click.BadParameter(f"must be KEY=VALUE, got {bad[0]} without a value")
+        raise click.BadParameter(f"{bad[0] or '='} is not KEY=VALUE")
     context.meta[_OPTIONS] = {name: value for name, _, value in pairs}
 
 
@@ -84,7 +87,7 @@ def _condition(text: str) -> str:
     try:
         return read_input(text[1:]).decode("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"@FILE must be a text file that can be read, got {text}: {error}") from error
+        raise click.BadParameter(f"{text} cannot be read as a text file: {error}") from error
 
 
 _OF_WHERE = "Condition, as in SQL: \"user_id = 'u-1' AND day = 3\"; @FILE reads it."
@@ -98,7 +101,9 @@ index_option: _Decorator[Any] = click.option(
 strict_option: _Decorator[Any] = click.option(
     "--strict", is_flag=True, help="Fail where files are new or changed since the last refresh."
 )
-limit_option: _Decorator[Any] = click.option("--limit", type=int, help="Stop after this number of rows, or row ranges.")
+limit_option: _Decorator[Any] = click.option(
+    "--limit", type=WHOLE, help="Stop after this number of rows, or row ranges."
+)
 columns_option: _Decorator[Any] = click.option(
     "--columns", metavar="NAMES", help='Columns to print: user_id,amount; "a,b" in quotes is one name.'
 )
@@ -133,9 +138,9 @@ def work_options(command: _Command) -> _Command:
     """How a build or refresh works."""
     from zonebloom.options import COMMIT_EVERY  # noqa: PLC0415 - beside its only use
 
-    workers = click.option("--workers", type=int, help="Threads; by default the number of cores.")
+    workers = click.option("--workers", type=AT_LEAST_ONE, help="Threads; by default the number of cores.")
     commit = click.option(
-        "--commit-every", type=int, default=COMMIT_EVERY, help="Rows after which what is done is committed."
+        "--commit-every", type=AT_LEAST_ONE, default=COMMIT_EVERY, help="Rows after which what is done is committed."
     )
     dry = click.option("--dry-run", is_flag=True, help="Write nothing, only say what.")
     decorated: _Command = workers(commit(dry(command)))
@@ -160,9 +165,9 @@ def listed(text: str | None) -> list[str] | None:
 
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
     if not names or "" in names:
-        raise InvalidArgumentError("a list of names must be like user_id,amount", got=f"{text!r}")
+        raise InvalidArgumentError(f"{text!r} has an empty name", do="write names as in user_id,amount")
     if len(set(names)) < len(names):
-        raise InvalidArgumentError("a list of names must have each name once", got=f"{text!r}")
+        raise InvalidArgumentError(f"{text!r} has a name twice")
     return names
 
 

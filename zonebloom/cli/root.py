@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "delete",
     ),
     "Exchange it": ("lance", "blooms", "add-blooms"),
-    "The command": ("completion", "man"),
+    "The command": ("completion", "man", "warm"),
 }
 """The commands by task, as the help lists them; others follow."""
 

@@ -35,7 +35,7 @@ from zonebloom.cli.output import (
 )
 from zonebloom.cli.root import app
 from zonebloom.cli.values import read_values
-from zonebloom.errors import InvalidArgumentError, Words
+from zonebloom.errors import Words
 from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
@@ -76,8 +76,6 @@ def search(
 
     A line has path, start and stop, with tabs between them.
     """
-    if limit is not None and limit < 0:
-        raise InvalidArgumentError("limit must be 0 or more", got=limit)
     opened = open_it(path, index)
     result = opened.search(**_wanted(opened, where, column, values), strict=strict)
     document = result.to_dict()

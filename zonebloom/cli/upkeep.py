@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from zonebloom.cli.options import (
+    AT_LEAST_ONE,
+    PROBABILITY,
+    SHARE,
     busy,
     common_options,
     index_option,
@@ -57,8 +60,8 @@ def status(path: str, check: bool, index: str | None) -> None:
 @click.option("--path", "paths", multiple=True, metavar="NAME", help="Only this file or folder in PATH; repeatable.")
 @click.option("--partition", multiple=True, metavar="KEY=VALUE", help="Only this partition; repeatable.")
 @click.option("--kind", type=click.Choice(KINDS), help="With full: bloom filters, locators or both from now on.")
-@click.option("--rows-per-zone", type=int, help="With full: rows of a zone from now on.")
-@click.option("--fpp", type=float, help="With full: false positive probability of a zone from now on.")
+@click.option("--rows-per-zone", type=AT_LEAST_ONE, help="With full: rows of a zone from now on.")
+@click.option("--fpp", type=PROBABILITY, help="With full: false positive probability of a zone from now on.")
 @click.option("--sizing", type=click.Choice(get_args(Sizing)), help="With full: how large a filter is from now on.")
 @click.option("--check", is_flag=True, help="Read the index whole first, and mend it.")
 @work_options
@@ -131,7 +134,7 @@ def optimize(path: str, dry_run: bool, index: str | None) -> None:
 
 @app.command(examples=("verify events/ --all", "verify events/ --sample 0.01 -f json"))
 @path_argument
-@click.option("--sample", type=float, default=0.1, help="Share of the files to read again, in (0, 1].")
+@click.option("--sample", type=SHARE, default=0.1, help="Share of the files to read again.")
 @click.option("--all", "all_files", is_flag=True, help="Read every file, as --sample 1.")
 @index_option
 @common_options

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ def read_values(source: str, index: Any, column: str) -> pa.Array:
     try:
         data = read_input(path)
     except OSError as error:
-        raise InvalidArgumentError("--values must be a readable file", got=f"{path}: {error.strerror}") from error
+        raise InvalidArgumentError(f"--values {path} cannot be read: {error.strerror}") from error
     if data.startswith(_ARROW) or data[:4] == data[-4:] == _PARQUET or path.endswith((".arrow", ".parquet")):
         table = read_table(path, data)
         is_only = chosen is None and table.num_columns == 1
@@ -51,9 +52,8 @@ def read_values(source: str, index: Any, column: str) -> pa.Array:
     try:
         text = data.decode("utf-8-sig")  # a mark of the byte order is no part of the first value
     except UnicodeDecodeError as error:
-        raise InvalidArgumentError(
-            "--values must be text of UTF-8, CSV, Arrow or Parquet", got=f"{path}: {error}"
-        ) from error
+        message = f"--values {path} is neither text of UTF-8 nor Arrow or Parquet: {error}"
+        raise InvalidArgumentError(message) from error
     lines = _csv_values(text, chosen, column, wanted, path)
     return _typed(_lines(text) if lines is None else lines, wanted, path)
 
@@ -96,29 +96,27 @@ def _csv_values(
         for row in rows:
             if row and len(row) <= place:
                 raise InvalidArgumentError(
-                    f"each line of {source} must have the column {header[place]}",
-                    got=f"{len(row)} of {len(header)} in line {rows.line_num}",
+                    f"line {rows.line_num} of {source} has no {header[place]}, but {len(row)} of {len(header)} columns"
                 )
             values += [(rows.line_num, row[place])] if row else []
     except csv.Error as error:
-        raise InvalidArgumentError("--values must be CSV", got=f"line {rows.line_num} of {source}: {error}") from error
+        raise InvalidArgumentError(f"line {rows.line_num} of {source} is not CSV: {error}") from error
     return values
 
 
 def _check_header(name: str, column: str, wanted: pa.DataType, source: str) -> None:
     """Refuse a first line that is a value. If any line could be a value, report that the first is read as a header."""
-    from zonebloom.arrow import is_text  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.arrow import is_bytes, is_text  # noqa: PLC0415 - `--help` must not load Arrow
     from zonebloom.predicates.coerce import fit_values  # noqa: PLC0415 - as above
 
     if name == column:
         return
-    if is_text(wanted) or _is_blob(wanted):
+    if is_text(wanted) or is_bytes(wanted):
         message = f"the first line of {source}, {name!r:.80}, is taken for a header"
         warnings.warn(f"{message}; name it {column}, or end the name of the file in .txt", RuntimeWarning, stacklevel=2)
     elif fit_values([name], wanted).reason is None:
         raise InvalidArgumentError(
-            "a file .csv must begin with a header",
-            got=f"the value {name!r:.80} in line 1 of {source}",
+            f"{source} has no header: its first line is the value {name!r:.80}",
             do="end the name of the file in .txt",
         )
 
@@ -127,29 +125,26 @@ def typed_value(text: str, wanted: pa.DataType, name: str) -> pa.Array:
     """The value of type `wanted` that `text` spells, as an array; `name` is the column in errors."""
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
-    from zonebloom.arrow import is_text, type_name  # noqa: PLC0415 - as above
+    from zonebloom.arrow import is_bytes, is_text, type_name  # noqa: PLC0415 - as above
 
     try:
-        if _is_blob(wanted):
+        if is_bytes(wanted):
             return pa.array([blob_of(text)], wanted)
         array = pa.array([text], pa.string())
         return array if is_text(wanted) else array.cast(wanted)
     except (ValueError, pa.ArrowNotImplementedError) as error:
-        raise InvalidArgumentError(f"{name} must be of the type {type_name(wanted)}", got=error) from error
+        raise InvalidArgumentError(f"{name} {text!r:.80} is no {type_name(wanted)}: {error}") from error
 
 
 def _place(names: list[str], column: str, source: str) -> int:
     """The position of `column` among the columns of a file."""
     if names.count(column) > 1:
-        raise InvalidArgumentError(
-            f"--values must have the column {column} once", got=f"{source} with it twice", do="rename one"
-        )
+        raise InvalidArgumentError(f"{source} has the column {column} twice", do="rename one")
     if column in names:
         return names.index(column)
     shown = ", ".join(names) or "none"
     raise InvalidArgumentError(
-        f"--values must have a column {column}",
-        got=f"{source} with {shown}",
+        f"no column {column} in {source}, but {shown}",
         do=f"choose one by --values {source}:{(names[0] if names else 'NAME')}",
     )
 
@@ -158,22 +153,32 @@ def _typed(lines: list[tuple[int, str]], wanted: pa.DataType, source: str) -> pa
     """The lines as values of type `wanted`. An empty line is null if the type has no empty value."""
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
-    from zonebloom.arrow import is_text, type_name  # noqa: PLC0415 - as above
+    from zonebloom.arrow import is_bytes, is_text, type_name  # noqa: PLC0415 - as above
     from zonebloom.predicates.coerce import fit_values  # noqa: PLC0415 - as above
 
     if is_text(wanted):
         return pa.array([line for _, line in lines], pa.string())
-    if _is_blob(wanted):
+    if is_bytes(wanted):
+        if not pa.types.is_fixed_size_binary(wanted):
+            _warn_of_hex(lines, source)
         return pa.array([_blob(line, wanted, number, source) for number, line in lines], pa.binary())
     texts = pa.array([line.strip(" \t") or None for _, line in lines], pa.string())
     if fit_values(texts, wanted).reason is not None:
         for (number, line), text in zip(lines, texts, strict=True):
             if fit_values([text], wanted).reason is not None:
-                raise InvalidArgumentError(
-                    f"each value must be of the type {type_name(wanted)}",
-                    got=f"{line!r:.80} in line {number} of {source}",
-                )
+                raise InvalidArgumentError(f"line {number} of {source}, {line!r:.80}, is no {type_name(wanted)}")
     return texts
+
+
+def _warn_of_hex(lines: list[tuple[int, str]], source: str) -> None:
+    """Warn if lines may spell bytes: for a column of bytes of any length, hex digits are read as text."""
+    from zonebloom.predicates.coerce.texts import HEX_ID  # noqa: PLC0415 - `--help` must not load Arrow
+
+    first = next((number for number, line in lines if re.match(HEX_ID, line)), None)
+    if first is not None:
+        message = f"hex digits are read as text, as in line {first} of {source}"
+        do = f"bytes are written \\xC3\\x9D…, as sed 's/../\\\\x&/g' {shlex.quote(source)} does"
+        warnings.warn(f"{message}; {do}", RuntimeWarning, stacklevel=2)
 
 
 def _blob(line: str, wanted: pa.DataType, number: int, source: str) -> bytes | None:
@@ -186,21 +191,12 @@ def _blob(line: str, wanted: pa.DataType, number: int, source: str) -> bytes | N
     try:
         value = blob_of(line)
     except ValueError as error:
-        raise InvalidArgumentError(
-            f"line {number} of {source} must be bytes as text", got=f"{line!r:.80}: {error}"
-        ) from error
+        raise InvalidArgumentError(f"line {number} of {source}, {line!r:.80}, is not bytes as text: {error}") from error
     if width is None or len(value) == width:
         return value
     if not line:
         return None
     raise InvalidArgumentError(
-        f"each value must be {width} bytes, or {2 * width} hex digits",
-        got=f"{line!r:.80} of {len(value)} bytes in line {number} of {source}",
+        f"line {number} of {source}, {line!r:.80}, has {len(value)} bytes",
+        do=f"write {width} bytes, or {2 * width} hex digits",
     )
-
-
-def _is_blob(column_type: pa.DataType) -> bool:
-    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
-
-    is_kind = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
-    return any(check(column_type) for check in is_kind)

@@ -15,11 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 import zonebloom
+from zonebloom.arrow import python_value
 from zonebloom.doors import open_index
 from zonebloom.erasing.erasure import ErasedFile, Erasure
 from zonebloom.erasing.files import erase_from_files, erased_files, held_files, rows_of
 from zonebloom.erasing.journal import Journal, now
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.errors import InvalidArgumentError, Words
 from zonebloom.index import Index
 from zonebloom.predicates.literals import collected, null_mask
 from zonebloom.report.output_path import check_output
@@ -46,7 +47,7 @@ def erase(
     Parameters
     ----------
     source
-        A folder, a file, a table or an index: a path or a URL, a `DeltaTable`, or a pyiceberg `Table` of a catalog.
+        A folder, a file, a table or an index: a path or a URL, an `Index`, a `DeltaTable`, or a pyiceberg `Table`.
     column
         An indexed column.
     values
@@ -73,15 +74,24 @@ def erase(
 
     Design: docs/design/erasing.md
     """
-    command = f"zonebloom.erase({str(source)!r}, {column!r}, ...)"
+    place = source.location if isinstance(source, Index) else str(source)
+    command = f"zonebloom.erase({place!r}, {column!r}, ...)"
     opened = _opened(source, index, storage_options)
     return erase_by(opened, column, values, record=record, dry_run=dry_run, command=command)
 
 
 def _opened(source: Any, index: Any, storage_options: Mapping[str, str] | None) -> Index:
+    if isinstance(source, Index):
+        return source
     if isinstance(source, (str, os.PathLike)):
         dataset = None if index is None else source  # never another data set that the index is of
         return open_index(index or source, storage_options=storage_options, dataset=dataset)
+    if not (hasattr(source, "table_uri") or hasattr(source, "location")):
+        raise InvalidArgumentError(
+            "source must be a path, a URL, an Index, a DeltaTable or a Table of pyiceberg",
+            got=f"a {type(source).__name__}",
+            do="of a list of files give the folder of its index",
+        )
     location = source.table_uri if hasattr(source, "table_uri") else source.location()
     return open_index(index or location, storage_options=storage_options, dataset=source)
 
@@ -93,7 +103,7 @@ def erase_by(
     keys = collected(values)
     if null_mask(keys).any():
         raise InvalidArgumentError("values must not be null to be erased", got="a null", do="leave it out")
-    texts = sorted({str(key) for key in (keys.to_pylist() if isinstance(keys, pa.Array) else keys)})
+    texts = sorted({str(python_value(key) if isinstance(key, pa.Scalar) else key) for key in keys})
     kind = index.dataset_kind
     if kind == "lance":
         raise InvalidArgumentError(
@@ -102,7 +112,8 @@ def erase_by(
             do="run its delete, optimize.compact_files() and cleanup_old_versions(timedelta(0)), and refresh the index",
         )
     if record is not None:
-        check_output(record, index.data.pin(), index.location, endings=(".json",), overwrite=True)
+        pinned = index.data.pin()
+        check_output(record, pinned, index.location, endings=(".json",), overwrite=True, option=Words.RECORD)
     request = {
         "dataset": index.data.location,
         "column": column,

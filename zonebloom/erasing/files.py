@@ -9,6 +9,7 @@ Design: docs/design/erasing.md#replace
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
@@ -22,6 +23,7 @@ from zonebloom.erasing.erasure import ErasedFile, tag_of
 from zonebloom.erasing.journal import Journal
 from zonebloom.errors import DataFileError
 from zonebloom.formats.folder import ParquetDataset
+from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.formats.parquet.without_rows import write_without_rows
 from zonebloom.index import Index
 from zonebloom.search.locate import locate
@@ -29,6 +31,7 @@ from zonebloom.search.view import View
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.open import open_store
 from zonebloom.stores.store import Store
+from zonebloom.stores.stored_file import StoredFile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +39,10 @@ if TYPE_CHECKING:
 PASSES = 4
 """Searches for rows that other writers may have added meanwhile."""
 _PART_BYTES = 8 << 20
+_SUMMARY = "_metadata"
+"""The footers of all files of a folder, which Dask and Spark read instead of the files' own."""
+_KEYS_OF_HUDI = {b"hoodie_min_record_key", b"hoodie_max_record_key", b"org.apache.hudi.bloomfilter"}
+"""Metadata that Hudi makes of the keys of all rows of a file, and does not do without."""
 
 
 def rows_of(view: View, column: str, values: Any) -> dict[str, NDArray[np.int64]]:
@@ -90,6 +97,7 @@ def _erase_from(store: Store, file: ErasedFile, listed: Fingerprint, rows: NDArr
                 return
             new_bytes, digest = staged.tell(), _digest(staged)
             _remove_side_files(store, file.path, journal)
+            journal.add("holders", list(_remaining(store, file.path, source)))
             if store.retains_old(file.path):
                 journal.add("retained", store.absolute(file.path))
             journal.add("replacing", {**asdict(file), "bytes_after": new_bytes, "sha256": digest})
@@ -144,15 +152,43 @@ def erased_files(journal: Journal) -> Iterator[ErasedFile]:
 
 
 def _remove_side_files(store: Store, path: str, journal: Journal) -> None:
-    """Remove what describes the old content: Spark's checksum, and summaries of the footers of a folder's files.
+    """Remove what describes the old content: Hadoop's checksum, and summaries of the footers of a folder's files.
 
     They go first: without them every reader reads both the old and the new file.
     """
-    folder, _, name = path.rpartition("/")
-    parts = folder.split("/") if folder else []
-    parents = ["/".join(parts[:end]) for end in range(len(parts) + 1)]
-    sides = [f"{folder}/.{name}.crc".lstrip("/"), *(f"{parent}/_metadata".lstrip("/") for parent in parents)]
-    for side in store.stats(sides):
-        place, _, side_name = store.absolute(side).rpartition("/")
-        journal.add("removed", [side])
-        open_store(place, store.options).delete(side_name)  # a folder may be a link, which `store` does not follow
+    for side in _present_sides(store, path):
+        place, _, name = side.rpartition("/")
+        journal.add("removed", [store.relative(side) or side])
+        open_store(place, store.options).delete(name)  # a folder may be a link, which `store` does not follow
+
+
+def _present_sides(store: Store, path: str) -> Iterator[str]:
+    yield from map(store.absolute, store.stats(list(_side_files(path))))
+    if not store.is_remote:  # the file that a link leads to is replaced
+        checksum = next(_side_files(os.path.realpath(store.absolute(path))))
+        if os.path.exists(checksum):  # noqa: PTH110 - text
+            yield checksum
+
+
+def _remaining(store: Store, path: str, source: StoredFile) -> Iterator[str]:
+    """What describes the old content and stays: the writer's metadata, and summaries outside of the data set."""
+    for key in (read_footer(source).metadata.metadata or {}).keys() & _KEYS_OF_HUDI:
+        yield f"{store.absolute(path)}: {key.decode()} in its metadata, which Hudi made of the keys of all its rows"
+    if not store.is_remote:
+        absolute = store.absolute(path)
+        for side in dict.fromkeys((*_side_files(absolute), *_side_files(os.path.realpath(absolute)))):
+            if side.endswith(f"/{_SUMMARY}") and os.path.exists(side):  # noqa: PTH110 - text
+                yield f"{side}: it describes the old file, with least and greatest values; write it anew, or remove it"
+
+
+def _side_files(path: str) -> Iterator[str]:
+    """Where the checksum of a file may be, and the summaries of the folders around it with theirs."""
+    folder, slash, name = path.rpartition("/")
+    yield f"{folder}{slash}.{name}.crc"
+    while slash:
+        yield f"{folder}/{_SUMMARY}"
+        yield f"{folder}/.{_SUMMARY}.crc"
+        folder, slash, _name = folder.rpartition("/")
+    if not path.startswith("/"):
+        yield _SUMMARY
+        yield f".{_SUMMARY}.crc"

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from zonebloom.errors import InvalidArgumentError, StorageError
+from zonebloom.errors import InvalidArgumentError, StorageError, Words
 
 
 def now() -> str:
@@ -37,11 +37,12 @@ class Journal:
         self._steps: list[dict[str, Any]] = []
         if record is not None and self._part is not None and record.exists():
             self._part.unlink(missing_ok=True)  # of a call that was killed after it had written the record
-            raise InvalidArgumentError("record must be a new file", got=f"{record}, which exists", do="name another")
-        if self._part is not None and self._part.exists():
+            raise InvalidArgumentError(f"{Words.RECORD} {record} exists already", do="name another file")
+        if self._part is not None:
             self._steps = self._read(self._part)
-        if not self._steps:
-            self.add("request", {**request, "started_at": now()})
+        self._num_written = len(self._steps)
+        if not self._steps:  # written with the first step, so a request that is refused leaves no file
+            self._steps.append({"request": {**request, "started_at": now()}})
         begun = self.last("request")
         differing = [name for name in ("dataset", "column", "values_sha256") if begun[name] != request[name]]
         if differing:
@@ -55,6 +56,8 @@ class Journal:
     def _read(part: Path) -> list[dict[str, Any]]:
         """The steps that were written whole; a last line that was not is cut off."""
         try:
+            if not part.exists():
+                return []
             text = part.read_bytes()
             whole = text[: text.rfind(b"\n") + 1]
             os.truncate(part, len(whole))
@@ -69,9 +72,11 @@ class Journal:
             return
         try:
             with self._part.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(self._steps[-1], ensure_ascii=False) + "\n")
+                for unwritten in self._steps[self._num_written :]:
+                    file.write(json.dumps(unwritten, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
+            self._num_written = len(self._steps)
         except OSError as error:
             raise StorageError(f"cannot write {self._part}: {error}") from error
 
@@ -87,13 +92,13 @@ class Journal:
         """Write the record, whole or not at all, and remove the journal."""
         if self._record is None or self._part is None:
             return
-        staged = self._record.with_name(f".{self._record.name}.staged")
+        staged = self._record.with_name(f".{self._record.name}.tmp")  # no longer than the journal's name, which exists
         try:
             with staged.open("w", encoding="utf-8") as file:
                 file.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
             staged.replace(self._record)
-            self._part.unlink()
+            self._part.unlink(missing_ok=True)
         except OSError as error:
             raise StorageError(f"cannot write {self._record}: {error}") from error

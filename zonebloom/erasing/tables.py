@@ -14,6 +14,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from zonebloom.engines import iceberg
 from zonebloom.erasing.files import PASSES, held_files, rows_of
 from zonebloom.erasing.journal import Journal
@@ -29,6 +31,9 @@ from zonebloom.stores.open import open_store
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyiceberg.table import Snapshot, Table
+
+
+_BY_ANOTHER_ENGINE = "delete with the engine that writes it, and erase again: the rest is done and recorded"
 
 
 def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -> None:
@@ -82,6 +87,13 @@ def _delete_from_delta(table: DeltaTable, index: Index, column: str, values: Any
     """Delete by a merge with the stored values: the log would retain the condition of a delete, with all values."""
     if column not in index.schema.names:
         raise InvalidArgumentError("column must be a top-level column of a Delta table", got=column)
+    blobs = [field.name for field in index.view().partition_fields if pa.types.is_binary(field.type)]
+    if blobs:
+        raise DataFileError(
+            f"table {index.data.location} must have no partitions by bytes",
+            got=f"the column {blobs[0]}, which deltalake changes when it rewrites rows",
+            do=_BY_ANOTHER_ENGINE,
+        )
     keys = index.to_table(column=column, values=values, columns=[column]).rename_columns(["key"])
     name = column.replace('"', '""')
     with _explained(index.data.location):
@@ -109,7 +121,7 @@ def _explained(location: str) -> Iterator[None]:
         raise DataFileError(
             f"table {location} must be one from which deltalake can delete",
             got=first_line(error),
-            do="delete with the engine that writes it, and erase again: the rest is done and recorded",
+            do=_BY_ANOTHER_ENGINE,
         ) from error
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
@@ -44,9 +43,7 @@ class OpenedFile(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -85,9 +82,19 @@ class OpenedFile(Protocol):
         """
 
     def fetch(
-        self, group: int, starts: ArrayLike, stops: ArrayLike, columns: Sequence[str], more: Sequence[str]
-    ) -> None:
-        """Fetch what `read_rows` reads of `columns`, and at once that of `more`, if that costs less than a round."""
+        self,
+        group: int,
+        starts: ArrayLike,
+        stops: ArrayLike,
+        columns: Sequence[str],
+        more: Sequence[str],
+        *,
+        most_bytes: int,
+    ) -> int:
+        """Fetch what `read_rows` reads of `columns`, and at once that of `more`; nothing if a round more costs less.
+
+        Returns the bytes of `more`, at most `most_bytes`; 0 if nothing is fetched.
+        """
 
     def read_rows(self, group: int, starts: ArrayLike, stops: ArrayLike, columns: Sequence[str]) -> pa.Table:
         """The rows `[starts[i], stops[i])` of one row group, in order, of top-level `columns` in the file.
@@ -174,7 +181,7 @@ class DatasetSnapshot(Located, Protocol):
     def absolute(self, path: str) -> str:
         """The absolute path or the URL of a data file."""
 
-    def open(self, path: str, listed: Fingerprint | None = None, likely: ByteRange | None = None) -> OpenedFile:
+    def open(self, path: str, listed: Fingerprint | None = None, likely: Sequence[ByteRange] = ()) -> OpenedFile:
         """The data file at `path`, opened; close it, or use it as a context manager.
 
         For an object that was `listed` no new request for the fingerprint is made, and reads are of that version or
@@ -183,7 +190,7 @@ class DatasetSnapshot(Located, Protocol):
         Parameters
         ----------
         likely
-            Offset and length of bytes that will probably be read: a request that reads the footer fetches them too.
+            Offsets and lengths of bytes that will probably be read: they are fetched with the footer.
 
         Raises
         ------

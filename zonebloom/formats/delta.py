@@ -184,8 +184,8 @@ def _snapshot(table: DeltaTable, store: Store, entry: object = None) -> TableSna
     )
 
 
-def _open(store: Store, location: str) -> StoredFile:
-    return store.open(location[len(store.location) + 1 :])
+def _open(store: Store, location: str, size: int) -> StoredFile:
+    return store.open(location[len(store.location) + 1 :], Fingerprint(size, 0))
 
 
 def _reader_features(table: DeltaTable, location: str) -> frozenset[str]:

@@ -117,9 +117,9 @@ def _at(location: str, storage_options: Mapping[str, str] | None, *, as_files: b
         if not as_files:
             _check_no_part([path])
         return ParquetDataset(LocalStore(path.parent), "file", (path.name,))
-    state = "is neither" if os.path.exists(path) else "does not exist"  # noqa: PTH110 - as above
+    state = "is neither a folder nor a file" if os.path.exists(path) else "does not exist"  # noqa: PTH110 - as above
     hint = "; give the folder: globs are not read" if set(location) & set("*?[") else ""
-    raise DataFileError("a data set must be a folder or a Parquet file", got=f"{path}, which {state}{hint}")
+    raise DataFileError(f"{path} {state}{hint}")
 
 
 def has_log_at(location: str, storage_options: Mapping[str, str] | None) -> bool:

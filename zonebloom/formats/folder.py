@@ -157,7 +157,7 @@ class ParquetDataset(DatasetSnapshot):
         """The absolute path or the URL of a data file."""
         return self.store.absolute(path)
 
-    def open(self, path: str, listed: Fingerprint | None = None, likely: ByteRange | None = None) -> DataFile:
+    def open(self, path: str, listed: Fingerprint | None = None, likely: Sequence[ByteRange] = ()) -> DataFile:
         """The data file at `path`, opened; close it, or use it as a context manager.
 
         Raises
@@ -223,7 +223,7 @@ def dataset_at(location: str, storage_options: Mapping[str, str] | None) -> Parq
     folder, _, name = location.rpartition("/")
     store = open_store(folder, storage_options)
     if not store.stats([name]):
-        raise DataFileError("a data set must be a folder or a Parquet file", got=f"{location}, which does not exist")
+        raise DataFileError(f"{location} does not exist", do="a data set is a folder or a Parquet file")
     return ParquetDataset(store, "file", (name,))
 
 

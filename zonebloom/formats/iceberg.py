@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import distinct
+from zonebloom.arrow import distinct, from_values
 from zonebloom.arrow import parquet as pq
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.errors import (
@@ -45,6 +45,7 @@ from zonebloom.stores.locations import is_url
 from zonebloom.stores.ranges import coalesced, cut
 from zonebloom.stores.store import ROUND_BYTES
 from zonebloom.stores.stored_file import SeekableFile, StoredFile
+from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,6 +63,8 @@ _UNFIT = (ValueError, TypeError, NotImplementedError, LookupError, AttributeErro
 _UNREACHABLE = re.compile(r"NETWORK_CONNECTION|could not connect|connection refused|timed? ?out", re.IGNORECASE)
 _HELD_BYTES = 2 * ROUND_BYTES
 """Bytes of a file that are kept for later reads: a small row group, and the footer."""
+_REQUESTS = 8
+"""Ranges of a file that are requested at once."""
 _HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
 
 
@@ -345,16 +348,15 @@ def _refuse_defaults(schema: Schema, location: str) -> None:
 
 
 class _FileIOSource:
-    """A file that is read through the table's FileIO, with the credentials of its catalog."""
+    """A file that is read through the table's FileIO, with the credentials of its catalog; `size` is the manifest's."""
 
     is_remote = True
 
-    def __init__(self, io: FileIO, location: str) -> None:
+    def __init__(self, io: FileIO, location: str, size: int) -> None:
         self.path = location
+        self.fingerprint = Fingerprint(size, 0)
         with explained("data file", location):
-            input_file = io.new_input(location)
-            self.fingerprint = Fingerprint(len(input_file), 0)
-            file = input_file.open(seekable=True)
+            file = io.new_input(location).open(seekable=True)
         self._file = file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, "r")
         self._held: list[tuple[int, memoryview]] = []
 
@@ -364,7 +366,7 @@ class _FileIOSource:
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of each `(offset, length)`; fewer at the end of the file."""
-        return [self._read(offset, length) for offset, length in ranges]
+        return list(concurrently(lambda part: self._read(*part), ranges, _REQUESTS))
 
     def _read(self, offset: int, length: int) -> bytes:
         held = cut(self._held, offset, length)
@@ -379,7 +381,8 @@ class _FileIOSource:
         parts = coalesced(ranges)
         is_held = all(len(cut(self._held, *part)) == part[1] for part in parts)
         if not is_held and sum(length for _, length in parts) <= _HELD_BYTES:
-            self._held = [(offset, memoryview(self._read(offset, length))) for offset, length in parts]
+            blobs = self.read_ranges(parts)
+            self._held = [(offset, memoryview(blob)) for (offset, _), blob in zip(parts, blobs, strict=True)]
 
     def arrow_file(self) -> Any:
         """The opened file, with its own position."""
@@ -390,8 +393,8 @@ class _FileIOSource:
         self._file.close()
 
 
-def _opened(io: FileIO, location: str) -> StoredFile:
-    return _FileIOSource(io, location) if is_url(location) else LocalFile(Path(location))
+def _opened(io: FileIO, location: str, size: int) -> StoredFile:
+    return _FileIOSource(io, location, size) if is_url(location) else LocalFile(Path(location))
 
 
 def _deleted_rows(io: FileIO, location: str, tasks: Iterable[FileScanTask]) -> Mapping[str, NDArray[np.int64]]:
@@ -530,4 +533,4 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
         return pa.scalar(value, pa.int32()).cast(kind)
     if isinstance(value, int) and (t.is_timestamp(kind) or t.is_time64(kind)):
         return pa.scalar(value, pa.int64()).cast(kind)
-    return pa.scalar(value, kind)
+    return from_values([value], kind)[0]

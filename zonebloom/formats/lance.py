@@ -18,13 +18,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import to_numpy
+from zonebloom.arrow import plain_array, to_numpy
 from zonebloom.bloom import hashing
 from zonebloom.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.dataset import Declared
@@ -168,7 +167,7 @@ def _snapshot(table: LanceTable, location: str) -> LanceSnapshot:
         ("lance", version, hashlib.sha256(contents.encode()).hexdigest()),
         Declared(schema, (), ids, {"table_version": version}),
         files,
-        LocalFile,
+        _opened,
         None,
         {"kind": "lance"},
         is_index_inside=True,
@@ -176,6 +175,10 @@ def _snapshot(table: LanceTable, location: str) -> LanceSnapshot:
         with_deletions=frozenset(deletions),
         storage_options=dict(table.latest_storage_options() or {}),
     )
+
+
+def _opened(location: str, _size: int) -> LocalFile:
+    return LocalFile(location)
 
 
 def _field_ids(fields: Sequence[Any], parent: str) -> Iterator[tuple[str, str]]:
@@ -226,7 +229,7 @@ class LanceSnapshot(TableSnapshot):
             raise DataFileError(f"data file {path} must be of the table's version", got="a path that is not")
         return fragment
 
-    def open(self, path: str, listed: Fingerprint | None = None, likely: ByteRange | None = None) -> LanceFile:  # noqa: ARG002
+    def open(self, path: str, listed: Fingerprint | None = None, likely: Sequence[ByteRange] = ()) -> LanceFile:  # noqa: ARG002
         """The fragment at `path`; its files never change."""
         return LanceFile(self, path, self.fragment(path))
 
@@ -252,7 +255,9 @@ class LanceSnapshot(TableSnapshot):
         parts, row = [np.zeros(0, np.int64)], 0
         with self.open(path) as file:
             for batch in file.column_batches([column], 0, file.num_rows):
-                parts.append(np.flatnonzero(batch.column(0).is_null().to_numpy(zero_copy_only=False)) + row)
+                parts.append(
+                    np.flatnonzero(plain_array(batch.column(0)).is_null().to_numpy(zero_copy_only=False)) + row
+                )
                 row += batch.num_rows
         deleted = self.deleted_rows(path)
         nulls = np.concatenate(parts)
@@ -272,9 +277,7 @@ class LanceFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         pass
 
     def check_unchanged(self) -> None:
@@ -305,8 +308,9 @@ class LanceFile:
         """None: Lance has no bounds."""
         return None
 
-    def fetch(self, *_: Any) -> None:
+    def fetch(self, *_: Any, **__: Any) -> int:
         """Do nothing: Lance fetches what it reads."""
+        return 0
 
     def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order; deleted ones as they were.

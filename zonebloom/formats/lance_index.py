@@ -8,9 +8,11 @@ Spec: specs/lance.md#index
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from zonebloom.bloom.zones import ZoneTable
 from zonebloom.errors import DataFileError, InvalidZoneTableError
@@ -19,6 +21,8 @@ from zonebloom.formats.lance_manifest import writer_version
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from lance.fragment import FragmentMetadata
+    from numpy.typing import NDArray
 
 BLOOM_DETAILS = "/lance.index.pb.BloomFilterIndexDetails"
 """The type of the details of an index of bloom filters."""
@@ -36,6 +40,8 @@ class LanceSegment:
     """The version of the table that was indexed."""
     location: str
     """Path or URL of its file; of a branch or a shallow clone it may be in the folder of another table."""
+    overlaid: Mapping[int, NDArray[np.int64]]
+    """By fragment, the rows whose values an overlay replaced after that version; a query scans these rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +63,17 @@ def lance_indexes(snapshot: LanceSnapshot, column: str | None = None) -> list[La
     numbers = {snapshot.own_number(path) for path in snapshot.files}
     with explained(snapshot.location, "the indexes of "):
         described = list(snapshot.table.describe_indices())
+        fragments = [fragment.metadata for fragment in snapshot.table.get_fragments()]
         roots = {None: snapshot.location} | {key: base.path for key, base in snapshot.table.base_paths().items()}
     indexes = [
-        LanceIndex(each.name, tuple(each.field_names), *_kind_and_segments(each, numbers, roots)) for each in described
+        LanceIndex(each.name, tuple(each.field_names), *_kind_and_segments(each, numbers, roots, fragments))
+        for each in described
     ]
     return [index for index in indexes if column is None or column in index.columns]
 
 
 def _kind_and_segments(
-    described: Any, numbers: set[int], roots: Mapping[int | None, str]
+    described: Any, numbers: set[int], roots: Mapping[int | None, str], fragments: Sequence[FragmentMetadata]
 ) -> tuple[bool, tuple[LanceSegment, ...]]:
     segments = tuple(
         LanceSegment(
@@ -73,10 +81,27 @@ def _kind_and_segments(
             frozenset(segment.fragment_ids) & numbers,
             int(segment.dataset_version_at_last_update),
             segment_location(roots[segment.base_id], str(segment.uuid)),
+            _overlaid(fragments, described.fields, int(segment.dataset_version_at_last_update)),
         )
         for segment in described.segments
     )
     return described.type_url == BLOOM_DETAILS, segments
+
+
+def _overlaid(
+    fragments: Sequence[FragmentMetadata], field_ids: Sequence[int], version: int
+) -> dict[int, NDArray[np.int64]]:
+    """By fragment, the rows whose values of these fields an overlay replaced after `version`, in order."""
+    rows: dict[int, NDArray[np.int64]] = {}
+    for fragment in fragments:
+        for overlay in fragment.overlays:
+            fields, offsets = overlay.data_file.fields, overlay.offsets
+            of_each = offsets if isinstance(offsets, list) else [offsets] * len(fields)
+            for field_id, replaced in zip(fields, of_each, strict=True):
+                if field_id in field_ids and overlay.committed_version > version:
+                    new = np.fromiter(replaced, np.int64)
+                    rows[fragment.id] = np.union1d(rows.get(fragment.id, new), new)
+    return rows
 
 
 def segment_location(root: str, uuid: str) -> str:

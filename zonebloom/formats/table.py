@@ -58,8 +58,8 @@ class TableFile(NamedTuple):
     """Columns of `values` for which the file itself may have other values."""
 
 
-Opener = Callable[[str], StoredFile]
-"""Opens the file at an absolute path or URL."""
+Opener = Callable[[str, int], StoredFile]
+"""Opens the file at an absolute path or URL that has this size by the table's log."""
 
 
 @dataclass(eq=False)
@@ -156,7 +156,7 @@ class TableSnapshot:
         self,
         path: str,
         listed: Fingerprint | None = None,  # noqa: ARG002 - the log has it
-        likely: ByteRange | None = None,
+        likely: Sequence[ByteRange] = (),
     ) -> OpenedFile:
         """The data file at `path`, with the table's names.
 
@@ -166,7 +166,7 @@ class TableSnapshot:
             The file is missing, no whole Parquet file, or differs from the log.
         """
         file = self._file(path)
-        source = self.opener(file.location)
+        source = self.opener(file.location, file.fingerprint.size)
         if source.fingerprint.size != file.fingerprint.size:
             source.close()
             raise DataFileError(

@@ -1,6 +1,7 @@
 """Building from a Lance table's own bloom filter index: few rows are read.
 
-A fragment is read only if no segment covers it, or if its zones do not match its rows.
+A fragment is read only if no segment covers it, if it has deleted rows, or if its zones do not match its rows. Lance's
+zones need not have the values of deleted rows, which an older or restored version of the table still has.
 
 Spec: specs/lance.md#adopt
 """
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +24,6 @@ from zonebloom.indexing.fill import BuildPlan
 from zonebloom.indexing.verify import is_in_zone
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.zone_segment import Zone
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class LanceZones:
@@ -44,10 +41,10 @@ class LanceZones:
             self._tables[column] = _lance_tables(dataset, column, plan.columns[column])
         number = dataset.own_number(fragment.path)
         zones = next((table for ids, table in self._tables[column] if number in ids), None)
-        if zones is None:
+        if zones is None or fragment.path in dataset.with_deletions:
             return None
         mine = np.flatnonzero(zones.positions.fragment_ids == number).tolist()
-        ends = _ends(zones, mine, fragment.num_rows, dataset.deleted_rows(fragment.path))
+        ends = _ends(zones, mine, fragment.num_rows)
         same = {"column": column, "column_type": plan.columns[column]}
         if ends is None or not all(is_in_zone(dataset, fragment, zones, zone, **same) for zone in {mine[0], mine[-1]}):
             _warn(f"Lance's index of {column} must hold each row of {dataset.absolute(fragment.path)}, got one without")
@@ -69,7 +66,7 @@ def _lance_tables(
     )
     for segment in [part for index in blooms for part in index.segments]:
         try:
-            tables.append((segment.fragment_ids, read_zones(dataset, segment)))
+            tables.append((segment.fragment_ids - segment.overlaid.keys(), read_zones(dataset, segment)))
         except DataFileError as error:
             _warn(str(error))
     return tables
@@ -79,14 +76,7 @@ def _warn(message: str) -> None:
     warnings.warn(f"{message}; the rows are read instead: run zonebloom lance audit", RuntimeWarning, stacklevel=2)
 
 
-def _ends(zones: ZoneTable, mine: Sequence[int], num_rows: int, deleted: NDArray[np.int64] | None) -> list[int] | None:
-    """Bounds of the zones `mine` of a fragment, if each zone is extended over the deleted rows around it.
-
-    None if a row that is not deleted has no zone.
-    """
+def _ends(zones: ZoneTable, mine: Sequence[int], num_rows: int) -> list[int] | None:
+    """Bounds of the zones `mine` of a fragment; None if they do not tile its rows."""
     starts, stops = zones.positions.zone_starts[mine].tolist(), zones.positions.zone_stops[mine].tolist()
-    gone = deleted if deleted is not None else np.zeros(0, np.int64)
-    for low, high in zip([0, *stops], [*starts, num_rows], strict=True):
-        if high < low or np.searchsorted(gone, high) - np.searchsorted(gone, low) != high - low:
-            return None
-    return [0, *stops[:-1], num_rows] if mine else None
+    return [*starts, num_rows] if mine and [0, *stops] == [*starts, num_rows] else None

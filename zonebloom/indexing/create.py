@@ -99,8 +99,7 @@ def partition_column_error(dataset: DatasetSnapshot, names: Sequence[str]) -> Co
     declared = dataset.declared()
     keys = {*dataset.path_values(next(iter(dataset.list()), "")), *(declared.partition_columns if declared else ())}
     named = [name for name in names if name in keys]
-    message = "columns must be in the files, got the partition column"
-    return ColumnNotFoundError(f"{message} {named[0]}, which prunes without an index") if named else None
+    return ColumnNotFoundError(f"{named[0]} is a partition column: it prunes without an index") if named else None
 
 
 def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> bool:

@@ -63,7 +63,7 @@ def check_any(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
     """
     if not inspected.fragments:
         first = next(iter(inspected.skipped.values()), f"{dataset.location} has no files")
-        raise DataFileError("a data set must have at least one Parquet file that can be read", got=f"none: {first}")
+        raise DataFileError(f"no Parquet file that can be read: {first}")
     return as_declared(inspected, dataset)
 
 
@@ -112,15 +112,7 @@ def inspect(
         with dataset.open(path, fingerprint) as file:
             if file.fingerprint != fingerprint:
                 return f"data file {path} must not change during a build, got a new version"
-            fragment = Fragment(
-                fragment_id,
-                path,
-                *file.fingerprint,
-                file.num_rows,
-                file.row_group_rows,
-                file.row_group_bytes,
-            )
-            return fragment, file.named_schema
+            return Fragment.of(fragment_id, path, file), file.named_schema
     except DataFileError as error:
         return str(error)
 
@@ -287,7 +279,7 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, locators: Mapping
     with ExitStack() as stack:
         stack.callback(queue.stop)  # after an error in one worker, the other workers end too
         writers: dict[str, ZoneSegmentWriter] = {}
-        builders: dict[str, list[_Builder]] = {}
+        builders: dict[str, list[ZoneBuilder | LocatorBuilder]] = {}
         for column, column_type in plan.columns.items():
             builders[column] = []
             if column in locators:
@@ -322,31 +314,25 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, locators: Mapping
             built.segments[column] += segments
 
 
-def _ended(builders: Iterable[_Builder], writer: ZoneSegmentWriter | None) -> list[SegmentEntry]:
+def _ended(builders: Iterable[ZoneBuilder | LocatorBuilder], writer: ZoneSegmentWriter | None) -> list[SegmentEntry]:
     """The zone segments of one column. They are closed here: a build of many small columns has few open files."""
     for builder in builders:
         builder.close()
     return [] if writer is None else writer.finish()
 
 
-class _Builder(Protocol):
-    """Takes the rows of a column, fragment by fragment."""
-
-    def start_fragment(self, fragment_id: int, *, first_row: int = 0) -> None: ...
-
-    def add(self, fragment_id: int, values: pa.Array) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, Sequence[_Builder]]) -> set[str]:
-    """Insert the rows of `unit`; returns the columns whose values do not convert."""
+def _build_unit(
+    plan: BuildPlan, unit: Unit, builders: Mapping[str, Sequence[ZoneBuilder | LocatorBuilder]]
+) -> set[str]:
+    """Insert the rows of `unit`; returns the columns whose values do not convert or are not in the file."""
     fragment = unit.fragment
     for builder in chain.from_iterable(builders.values()):
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
     with plan.dataset.open(fragment.path, fragment.fingerprint) as file:
         check_same(file, fragment)
+        declared = plan.dataset.declared()
         unfit = columns_of_folders(file, plan.dataset.path_values(fragment.path), builders)
+        unfit |= builders.keys() & set(declared.partition_columns if declared else ())  # their values are in the log
         for batch in file.column_batches(list(builders), unit.start, unit.stop):
             for column, takers in builders.items():
                 if column in unfit:

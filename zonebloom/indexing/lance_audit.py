@@ -127,9 +127,7 @@ def audit_lance(
         raise InvalidArgumentError("sample must be in (0, 1]", got=f"{sample!r}")
     snapshot = open_dataset(table, storage_options).pin()
     if not isinstance(snapshot, LanceSnapshot):
-        raise InvalidArgumentError(
-            "an audit must be of a Lance table", got=snapshot.location, do="verify its index instead"
-        )
+        raise InvalidArgumentError(f"{snapshot.location} is no Lance table", do="verify its index instead")
     blooms = [index for index in lance_indexes(snapshot) if index.is_bloom and column in (None, *index.columns)]
     if column is not None and not blooms:
         columns = [name for index in lance_indexes(snapshot) if index.is_bloom for name in index.columns]
@@ -154,7 +152,8 @@ def _audited(snapshot: LanceSnapshot, index: LanceIndex, sample: float, rng: ran
         try:
             zones = _Zones(read_segment(snapshot, segment))
             read = {
-                number: _lost_rows(snapshot, number, zones, audit) for number in sorted(chosen & segment.fragment_ids)
+                number: _lost_rows(snapshot, number, zones, segment.overlaid.get(number), audit)
+                for number in sorted(chosen & segment.fragment_ids)
             }
         except (DataFileError, InvalidArgumentError, KeyError) as error:
             audit.damage.append(f"segment {segment.uuid} must hold zones, got: {error}")
@@ -198,9 +197,12 @@ class _Zones:
 
 
 def _lost_rows(
-    snapshot: LanceSnapshot, number: int, zones: _Zones, audit: LanceIndexAudit
+    snapshot: LanceSnapshot, number: int, zones: _Zones, scanned: NDArray[np.int64] | None, audit: LanceIndexAudit
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Offsets of a fragment's live rows whose value is in no filter of their zones, and of rows with a null."""
+    """Offsets of a fragment's live rows whose value is in no filter of their zones, and of rows with a null.
+
+    The rows `scanned` are found without filters.
+    """
     path, row = fragment_path(number), 0
     deleted = snapshot.deleted_rows(path)
     lost, nulls = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -217,6 +219,8 @@ def _lost_rows(
             is_valid = values.is_valid().to_numpy(zero_copy_only=False)
             nulls.append(np.flatnonzero(is_lost & ~is_valid) + row)
             is_lost &= is_valid
+            if scanned is not None:
+                is_lost[scanned[slice(*np.searchsorted(scanned, [row, row + len(values)]))] - row] = False
             for start, stop, filter_ in zones.of_rows(number, row, row + len(values)):
                 part = values.slice(start - row, stop - start)
                 places = np.flatnonzero(is_valid[start - row : stop - row]) + (start - row)

@@ -26,10 +26,11 @@ from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import is_in_runs, read_fragments
 from zonebloom.storage.locator.merge import merge_all
 from zonebloom.storage.manifest import ColumnEntry, Manifest
+from zonebloom.storage.sealed_rows import seal_rows
 from zonebloom.storage.segment import SegmentEntry, count_zones
 from zonebloom.storage.slices.layout import FULL_GROUP, ROWS_PER_BLOCK, cut_into_groups
 from zonebloom.storage.slices.reader import SliceSegment
-from zonebloom.storage.slices.writer import SliceSegmentWriter, seal_rows
+from zonebloom.storage.slices.writer import SliceSegmentWriter
 from zonebloom.storage.snapshot import load_trusted
 from zonebloom.storage.transaction import Change, ColumnChange
 from zonebloom.storage.zone_segment import Zone, ZoneSegment, ZoneWriter
@@ -336,9 +337,7 @@ def _write_slices(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEnt
 
 def _zeros(shape: tuple[int, int]) -> NDArray[np.uint8]:
     """Zeros aligned to a page, so the store can write them without the page cache."""
-    return np.frombuffer(
-        mmap.mmap(-1, shape[0] * shape[1], flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8
-    ).reshape(shape)
+    return np.frombuffer(mmap.mmap(-1, shape[0] * shape[1]), np.uint8).reshape(shape)
 
 
 def _slice_tiles(tiles: Sequence[tuple[int, _Group]], rows: NDArray[np.uint8], blocks: tuple[int, int]) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import distinct, without_views
+from zonebloom.arrow import distinct
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.bloom.split_block import measured_fpp
@@ -23,7 +23,6 @@ from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.options import has_bloom
 from zonebloom.rendering import Result
-from zonebloom.search.freshness import File
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry
@@ -136,7 +135,7 @@ class _Tally:
         )
 
 
-def _check_file(view: View, file: File, table: ZoneFilters, entry: ColumnEntry, tally: _Tally) -> None:
+def _check_file(view: View, file: Fragment, table: ZoneFilters, entry: ColumnEntry, tally: _Tally) -> None:
     mine = np.flatnonzero(table.positions.fragment_ids == file.fragment_id)
     if not len(mine):
         return
@@ -149,15 +148,12 @@ def _check_file(view: View, file: File, table: ZoneFilters, entry: ColumnEntry, 
         )
     absent = np.random.default_rng(0).integers(0, 2**64, _PROBES, dtype=np.uint64)
     values = _zone_values(view, file, table, entry, mine)
-    deleted = view.dataset.deleted_rows(file.path)
-    for zone, start, array in zip(mine.tolist(), starts.tolist(), values, strict=True):
-        live = live_values(array, start, deleted)
-        hashes = hashing.hash_array(live)
+    for zone, array in zip(mine.tolist(), values, strict=True):
+        hashes = hashing.hash_array(array)
         is_held = table.check_zone(zone, hashes)
         tally.num_values += len(hashes)
         tally.num_missing += int((~is_held).sum())
-        has_null = bool(table.positions.has_null[zone])
-        tally.num_wrong_has_null += bool(live.null_count) > has_null or has_null > bool(array.null_count)
+        tally.num_wrong_has_null += bool(array.null_count) != bool(table.positions.has_null[zone])
         tally.num_zones += 1
         expected = measured = passed = table.zone_fpp(zone)
         if isinstance(table, BlockFilters):
@@ -170,7 +166,7 @@ def _check_file(view: View, file: File, table: ZoneFilters, entry: ColumnEntry, 
 
 
 def _zone_values(
-    view: View, file: File, table: ZoneFilters, entry: ColumnEntry, mine: NDArray[np.int64]
+    view: View, file: Fragment, table: ZoneFilters, entry: ColumnEntry, mine: NDArray[np.int64]
 ) -> Iterator[pa.ChunkedArray]:
     """The values of zones `mine` of one file; the file is read once."""
     positions = table.positions[mine]
@@ -193,19 +189,6 @@ def _zone_values(
             yield pa.chunked_array(values)
 
 
-def live_values(values: Values, first_row: int, deleted: NDArray[np.int64] | None) -> Values:
-    """The values from row `first_row`, without those of `deleted` rows: filters need not hold deleted values."""
-    if deleted is None:
-        return values
-    low, high = np.searchsorted(deleted, [first_row, first_row + len(values)])
-    if low == high:
-        return values
-    is_live = np.ones(len(values), np.bool_)
-    is_live[deleted[low:high] - first_row] = False
-    plain = values.cast(without_views(values.type)) if values.type != without_views(values.type) else values
-    return cast("Values", plain.filter(pa.array(is_live)))
-
-
 def is_in_zone(
     dataset: DatasetSnapshot,
     fragment: Fragment,
@@ -215,18 +198,16 @@ def is_in_zone(
     column: str,
     column_type: pa.DataType,
 ) -> bool:
-    """Whether a zone's filter has all live values of its rows, and `has_null` is true if a row is null."""
+    """Whether a zone's filter has all values of its rows, deleted ones too, and `has_null` is true if a row is null."""
     row, stop = int(zones.positions.zone_starts[zone]), int(zones.positions.zone_stops[zone])
-    deleted, has_null = dataset.deleted_rows(fragment.path), bool(zones.positions.has_null[zone])
+    has_null = bool(zones.positions.has_null[zone])
     with dataset.open(fragment.path, fragment.fingerprint) as data:
         for batch in data.column_batches([column], row, stop):
             values = column_values(batch, column, column_type)
-            live = None if values is None else live_values(values, row, deleted)
-            if live is None or (live.null_count and not has_null):
+            if values is None or (values.null_count and not has_null):
                 return False
-            if not zones.check_zone(zone, hashing.hash_array(live)).all():
+            if not zones.check_zone(zone, hashing.hash_array(values)).all():
                 return False
-            row += batch.num_rows
     return True
 
 

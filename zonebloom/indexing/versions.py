@@ -169,7 +169,7 @@ def duration(value: timedelta | str | float) -> timedelta:
         span = None
     if isinstance(span, timedelta) and span >= timedelta(0):
         return span
-    raise InvalidArgumentError(f"{Words.OLDER_THAN} must be like 7d, 12h or 30m", got=f"{value!r}")
+    raise InvalidArgumentError(f"{Words.OLDER_THAN} {value!r} is no time", do="write 7d, 12h or 30m")
 
 
 def vacuum(store: Store, *, older_than: timedelta | str | float, dry_run: bool) -> Vacuum:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.arrow import from_values, is_narrow_decimal, is_text, python_value, type_name
+from zonebloom.arrow import from_values, is_bytes, is_narrow_decimal, is_text, python_value, type_name
 from zonebloom.bloom.hashing import column_path, resolve_column
 from zonebloom.errors import PredicateError, first_line
 from zonebloom.predicates.coerce import fit_each, fit_values
@@ -257,11 +257,11 @@ def _compare_as_pyarrow(operand: Operand, operator: str, value: Any) -> pc.Expre
 def _check_types(operand: Operand, literal: pa.Scalar) -> None:
     """Refuse comparisons that pyarrow allows and SQL does not.
 
-    These are a UUID or fixed-size bytes with a text, and an instant with a local time.
+    These are a UUID or bytes with a text that did not convert, and an instant with a local time.
     """
     types = operand.type, literal.type
     has_zone = [pa.types.is_timestamp(side) and side.tz is not None for side in types]
-    spells_bytes = pa.types.is_fixed_size_binary(operand.type) and is_text(literal.type)
+    spells_bytes = is_bytes(operand.type) and is_text(literal.type)
     if isinstance(operand.type, pa.UuidType) or spells_bytes or has_zone[0] != has_zone[1]:
         raise _mismatch(operand, literal)
 
@@ -282,14 +282,17 @@ def _compare_moment(operand: Operand, operator: str, moment: pa.Scalar) -> pc.Ex
 
 def _mismatch(operand: Operand, value: Any) -> PredicateError:
     shown = python_value(value) if isinstance(value, pa.Scalar) else value
-    if isinstance(shown, str) and pa.types.is_fixed_size_binary(operand.type):
-        width = operand.type.byte_width
+    if isinstance(shown, str) and is_bytes(operand.type):
+        width = f"{operand.type.byte_width} " if pa.types.is_fixed_size_binary(operand.type) else ""
         start = shown[:4] if set(shown) <= set(hexdigits) else "4a6f"
+        as_text = "" if width else f"; those of the text CAST('{start}…' AS BINARY)"
         return PredicateError(
-            f"column {operand.text} holds {width} bytes",
+            f"column {operand.text} holds {width}bytes",
             got=f"a text of {len(shown)} characters",
-            do=f"bytes are written X'{start}…'",
+            do=f"bytes are written X'{start}…'{as_text}",
         )
+    if type(shown) is int:  # Python refuses to show the largest
+        shown = decimal.Decimal(shown)
     advice = ""
     if pa.types.is_timestamp(operand.type) and operand.type.tz is not None:
         advice = "; write an instant with its offset, as 2020-01-31T00:00:00Z"
@@ -297,8 +300,6 @@ def _mismatch(operand: Operand, value: Any) -> PredicateError:
         advice = f"; compare the column with a value, as in {operand.text} = …"
     elif not isinstance(shown, str) and (isinstance(operand.type, pa.UuidType) or is_text(operand.type)):
         advice = f"; write it as text, '{shown!s:.80}'"
-    if type(shown) is int:  # Python refuses to show the largest
-        shown = decimal.Decimal(shown)
     text = f"the text {shown!r:.80}" if isinstance(shown, str) else f"{shown!s:.80}"
     return PredicateError(f"column {operand.text} holds {type_name(operand.type)}", got=f"{text}{advice}")
 

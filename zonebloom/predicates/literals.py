@@ -142,8 +142,11 @@ def _array_of(values: Any) -> pa.Array | None:
     if isinstance(values, np.ndarray):
         return None if values.dtype == np.dtype(object) else from_numpy_array(values)
     if _is_of_pandas(values) and hasattr(values, "dtype"):
-        categories = getattr(values.dtype, "categories", values)
-        array = None if categories.dtype == np.dtype(object) else _decoded(pa.array(values))
+        if hasattr(values.dtype, "categories"):  # pyarrow 24 drops their zone
+            categories, codes = _array_of(values.dtype.categories), np.asarray(getattr(values, "cat", values).codes)
+            indices = pa.array(codes, mask=codes < 0)
+            return None if categories is None else pa.DictionaryArray.from_arrays(indices, categories)
+        array = None if values.dtype == np.dtype(object) else _decoded(pa.array(values))
         return None if array is None or _is_of_pandas(array.type) else array  # a period is no integer
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return _decoded(values)

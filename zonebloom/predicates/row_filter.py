@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from zonebloom.bloom.hashing import column_path, resolve_column
+from zonebloom.arrow import is_bytes
 from zonebloom.errors import PredicateError
 from zonebloom.predicates.comparisons import Operand, column_operand, compare, compare_operands, is_in, result_type
 from zonebloom.predicates.leaves import Comparison, Condition, Equals, IsIn, IsNull, Like, Piece
@@ -91,11 +91,8 @@ def _leaf(leaf: Predicate, schema: pa.Schema) -> pc.Expression:
         operand = _operand(leaf.column, schema)
         is_equal = compare(operand, "=", leaf.value)
         return operand.expression.is_valid() & is_equal if leaf.null_safe else is_equal
-    if isinstance(leaf, IsNull):
-        if not isinstance(leaf.column, str):
-            return _operand(leaf.column, schema).expression.is_null()
-        resolve_column(schema, leaf.column)
-        return pc.field(*column_path(schema, leaf.column)).is_null()
+    if isinstance(leaf, IsNull):  # of a dictionary's values: before 26 pyarrow sees nulls among its indices alone
+        return _operand(leaf.column, schema).expression.is_null()
     if isinstance(leaf, Comparison):
         left = _operand(leaf.left, schema)
         if isinstance(leaf.right, LiteralTerm):
@@ -141,7 +138,7 @@ def _operand(term: Term, schema: pa.Schema) -> Operand:
         expression = _cast(term, _operand(term.child, schema))
     else:
         operands = [_operand(argument, schema) for argument in term.arguments]
-        is_length_of_bytes = term.function == "length" and _is_binary(operands[0].type)
+        is_length_of_bytes = term.function == "length" and is_bytes(operands[0].type)
         kernel = getattr(pc, "binary_length" if is_length_of_bytes else _KERNELS[term.function])
         options = {"characters": " "} if term.function == "trim" else {}
         expression = kernel(*(operand.expression for operand in operands), **options)
@@ -156,7 +153,3 @@ def _cast(term: CastTerm, child: Operand) -> pc.Expression:
     if pa.types.is_decimal(term.type) and (pa.types.is_string(child.type) or pa.types.is_large_string(child.type)):
         source = pc.replace_substring_regex(source, _CRASHING_NUMERAL, "?")
     return source.cast(term.type)
-
-
-def _is_binary(value_type: pa.DataType) -> bool:
-    return value_type in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(value_type)

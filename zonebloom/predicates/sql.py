@@ -59,7 +59,7 @@ def parse_sql(text: str) -> Predicate:
     Design: docs/design/conditions.md#sql.
     """
     if not text.strip():
-        raise PredicateError("a condition must not be empty", got="no text")
+        raise PredicateError("the condition is empty")
     try:
         return _sql_predicate(text)
     except PredicateError as error:
@@ -128,9 +128,7 @@ def _shown(text: str) -> str:
 
 
 def _refuse(node: exp.Expr) -> NoReturn:
-    raise PredicateError(
-        "a condition must be made of what can be evaluated", got=_shown(node.sql()), do=f"use {SUPPORTED}"
-    )
+    raise PredicateError(f"{_shown(node.sql())} cannot be evaluated", do=f"use {SUPPORTED}")
 
 
 def _only(node: exp.Expr, *names: str) -> None:

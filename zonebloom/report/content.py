@@ -111,7 +111,7 @@ class Content:
     @classmethod
     def of(cls, view: View, searches: Sequence[Explanation]) -> Self:
         """The numbers of a view, and of searches of it."""
-        entries = view.snapshot.manifest.columns
+        entries = view.entries
         return cls(
             status=status(view),
             columns=tuple(ColumnFilters(entry, _fpps(view, entry)) for entry in entries),

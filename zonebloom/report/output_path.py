@@ -20,8 +20,9 @@ def check_output(
     *,
     endings: Sequence[str],
     overwrite: bool,
+    option: Words = Words.OUTPUT,
 ) -> Path:
-    """`path`, if a file may be written there.
+    """`path`, if a file may be written there; `option` is what errors call it.
 
     Raises
     ------
@@ -30,18 +31,17 @@ def check_output(
     """
     wanted = Path(path)
     if wanted.suffix not in endings:
-        raise InvalidArgumentError(f"{Words.OUTPUT} must end in {' or '.join(endings)}", got=wanted)
+        raise InvalidArgumentError(f"{option} {wanted} does not end in {' or '.join(endings)}")
     is_folder = getattr(dataset, "layout", "folder") == "folder"
     data = [dataset.location] if is_folder else [dataset.absolute(place) for place in dataset.list()]
     real = os.path.realpath(wanted)
     if any(f"{real}/".startswith(f"{os.path.realpath(place)}/") for place in (index, *data)):
         raise InvalidArgumentError(
-            f"{Words.OUTPUT} must be outside of the data set and of its index",
-            got=wanted,
+            f"{option} {wanted} is in the data set or in its index",
             do="name a file in another folder",
         )
     if wanted.exists() and not overwrite:
         raise InvalidArgumentError(
-            f"{Words.OUTPUT} must be a new file", got=f"{wanted}, which exists", do=f"or add {Words.OVERWRITE}"
+            f"{option} {wanted} exists already", do=f"name another file, or add {Words.OVERWRITE}"
         )
     return wanted

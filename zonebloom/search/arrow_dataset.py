@@ -32,11 +32,11 @@ from zonebloom.predicates.arrow_pickle import Call, Field, Node, UnreadableExpre
 from zonebloom.predicates.selection import RowSelection
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.reasons import Reason, ReasonCode
-from zonebloom.search.freshness import File
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult
 from zonebloom.search.scan import scan, tasks_of
 from zonebloom.search.view import View
+from zonebloom.storage.fragments import Fragment
 
 _PLACE = "an indexed data set, which only its own scanner() can read; pass on scanner(filter=...).to_reader()"
 """The one path that pyarrow knows: part of its error where C++ would read on its own."""
@@ -268,7 +268,7 @@ class IndexedFragment:
     def __init__(
         self,
         view: View,
-        file: File,
+        file: Fragment,
         schema: pa.Schema,
         candidates: RowSelection,
         filters: tuple[pc.Expression | None, pc.Expression | None],

@@ -1,6 +1,7 @@
 """The data files of one listing, compared with the fragments of the index: known, changed, or new.
 
-`Files` has them in columns, and makes a `File` when one is needed.
+A new or changed file has an id that the index never used; one that cannot be read has the largest possible number of
+rows.
 
 Spec: specs/pruning.md#coverage
 """
@@ -30,28 +31,8 @@ _OPENERS = 16
 """Threads that read the footers of new and changed files; on an object store they mostly wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class File:
-    """A data file in its current version."""
-
-    path: str
-    """Relative to the root of the data set."""
-    fragment_id: int
-    """Id of the fragment; a new or changed file has an id that the index never used."""
-    num_rows: int
-    """Number of rows; the largest possible number if the file cannot be read."""
-    fingerprint: Fingerprint
-    """The version of the file."""
-    row_group_rows: tuple[int, ...]
-    """Rows of each row group."""
-    row_group_bytes: tuple[int, ...]
-    """Compressed bytes of each row group."""
-    is_known: bool
-    """Whether the index describes its current version."""
-
-
 @dataclass(frozen=True, eq=False)
-class Files(Mapping[str, File]):
+class Files(Mapping[str, Fragment]):
     """The files of one listing by path, in its order."""
 
     table: FragmentTable
@@ -80,8 +61,8 @@ class Files(Mapping[str, File]):
         names = list(listing)
         unknown = [names[place] for place in np.flatnonzero(~is_known).tolist()]
         changed = (positions[~is_known] == CHANGED).tolist()
-        found, reasons = _opened(dataset, {path: listing[path] for path in unknown}, next_id, changed)
-        table = FragmentTable.concatenated([fragments.take(positions[is_known]), FragmentTable.of(found)])
+        opened, reasons = _opened(dataset, {path: listing[path] for path in unknown}, next_id, changed)
+        table = FragmentTable.concatenated([fragments.take(positions[is_known]), FragmentTable.of(opened)])
         order = np.empty(len(names), np.int64)
         order[np.concatenate([np.flatnonzero(is_known), np.flatnonzero(~is_known)])] = np.arange(len(names))
         return cls(table.take(order), is_known, num_changed, num_deleted, tuple(reasons))
@@ -95,21 +76,20 @@ class Files(Mapping[str, File]):
     def __contains__(self, path: object) -> bool:
         return path in self.table
 
-    def __getitem__(self, path: str) -> File:
-        return self._at(self.table.position(path))
+    def __getitem__(self, path: str) -> Fragment:
+        return self.table[path]
 
-    def of_fragments(self, fragment_ids: NDArray[np.uint64]) -> list[File]:
+    def of_fragments(self, fragment_ids: NDArray[np.uint64]) -> list[Fragment]:
         """The files with these ids, in order of the listing."""
         if len(fragment_ids) and (fragment_ids == fragment_ids[0]).all():  # usual for one key; `isin` takes longer
             is_wanted = self.table.fragment_ids == fragment_ids[0]
         else:
             is_wanted = np.isin(self.table.fragment_ids, fragment_ids)
-        return [self._at(position) for position in np.flatnonzero(is_wanted).tolist()]
+        return [self.table.at(position) for position in np.flatnonzero(is_wanted).tolist()]
 
-    def _at(self, position: int) -> File:
-        fragment = self.table.at(position)
-        shape = (fragment.num_rows, fragment.fingerprint, fragment.row_group_rows, fragment.row_group_bytes)
-        return File(fragment.path, fragment.fragment_id, *shape, is_known=bool(self.is_known[position]))
+    def is_unknown(self, path: str) -> bool:
+        """Whether the file at `path` is new or changed."""
+        return not self.is_known[self.table.position(path)]
 
     @cached_property
     def known(self) -> FragmentTable:

@@ -28,7 +28,7 @@ from zonebloom.predicates import And, Condition, Equals, IsIn, Not, Or, Predicat
 from zonebloom.predicates.leaves import pruned_by
 from zonebloom.predicates.selection import Bounds, RowSelection
 from zonebloom.reasons import Reason, ReasonCode
-from zonebloom.search.freshness import File
+from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.fingerprint import wait_until_settled
 from zonebloom.threads import concurrently
 
@@ -41,8 +41,8 @@ _KEPT_BYTES = 1 << 26
 class OwnFilters:
     """The filters inside some files of one listing; up to 64 MiB of filters stay in memory."""
 
-    def __init__(self, dataset: DatasetSnapshot, files: Iterable[File], types: Mapping[str, pa.DataType]) -> None:
-        self.files: list[File] = list(files)
+    def __init__(self, dataset: DatasetSnapshot, files: Iterable[Fragment], types: Mapping[str, pa.DataType]) -> None:
+        self.files: list[Fragment] = list(files)
         self.types = types
         """Types of the columns, without partition columns."""
         self._dataset = dataset
@@ -51,7 +51,7 @@ class OwnFilters:
         self._seen = time.monotonic()
         """A time after the fingerprints of the files were read."""
 
-    def of(self, file: File, column: str) -> list[ChunkFilter]:
+    def of(self, file: Fragment, column: str) -> list[ChunkFilter]:
         """The filters of a column of one file; none if the file changed since the listing."""
         key = (file.path, column)
         if key in self._kept:

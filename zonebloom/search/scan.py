@@ -28,8 +28,8 @@ from zonebloom.predicates.plain_matcher import plain_matcher
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.predicates.row_group_bounds import Bound, required
 from zonebloom.predicates.selection import RowSelection
-from zonebloom.search.freshness import File
 from zonebloom.search.view import View
+from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.store import ROUND_BYTES
 from zonebloom.stores.stored_file import ByteRange
 from zonebloom.threads import concurrently
@@ -149,27 +149,36 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[p
 class Task:
     """The candidate ranges in one row group; offsets within the group."""
 
-    file: File
+    file: Fragment
     group: int
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
 
     @property
-    def likely(self) -> ByteRange | None:
-        """Offset and length of the row group, if writers left no gaps; None if a round costs less than its bytes."""
-        sizes = self.file.row_group_bytes
-        if self.file.fingerprint.size <= ROUND_BYTES:
-            return 0, self.file.fingerprint.size
-        if sizes[self.group] > ROUND_BYTES:
-            return None
-        return _PAGES_START + sum(sizes[: self.group]), sizes[self.group] + _SLACK_BYTES
+    def least_bytes(self) -> int:
+        """Bytes that a scan pays for the row group if it reads all columns at once."""
+        return min(self.file.row_group_bytes[self.group], ROUND_BYTES)
+
+    def likely(self, *, is_at_once: bool) -> list[ByteRange]:
+        """Offsets and lengths of what follows the row groups of the file and, with `is_at_once`, of the task's one.
+
+        They are right if the writer left no gaps. A part that costs more than a round is left out.
+        """
+        sizes, file_bytes = self.file.row_group_bytes, self.file.fingerprint.size
+        stop = min(_PAGES_START + sum(sizes), file_bytes)
+        parts = [(stop, file_bytes - stop)] if file_bytes - stop <= ROUND_BYTES else []
+        if is_at_once and file_bytes <= ROUND_BYTES:
+            parts.append((0, stop))
+        elif is_at_once and sizes[self.group] <= ROUND_BYTES:
+            parts.append((_PAGES_START + sum(sizes[: self.group]), sizes[self.group] + _SLACK_BYTES))
+        return parts
 
 
 def tasks_of(view: View, rows: RowSelection) -> Iterator[Task]:
     """The row groups with rows of `rows` that are not deleted, in order of path."""
     for file in sorted(view.files.of_fragments(rows.fragment_ids), key=lambda file: file.path):
         ranges = rows.fragment(file.fragment_id)
-        if not file.is_known and ranges.num_rows == file.num_rows:
+        if view.files.is_unknown(file.path) and ranges.num_rows == file.num_rows:
             file = _reopened(view, file)  # noqa: PLW2901 - the same file with its current shape
             ranges = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows)])
         deleted = view.dataset.deleted_rows(file.path)
@@ -209,20 +218,19 @@ class _Scan:
 
     def read(self, task: Task) -> list[pa.RecordBatch]:
         """The matching rows of one row group."""
-        num_bytes = min(task.file.row_group_bytes[task.group], ROUND_BYTES)
-        is_at_once = self.matched is None or self.credit >= num_bytes
+        is_at_once = self.matched is None or self.credit >= task.least_bytes
         if is_at_once:
-            self.credit -= num_bytes
+            self.credit -= task.least_bytes
         with self.opened(task, is_at_once=is_at_once) as data:
             batches = self._matching(data, task, is_at_once=is_at_once)
         if batches:
-            self.credit += 2 * num_bytes
+            self.credit += 2 * task.least_bytes
         return batches
 
     @contextmanager
     def opened(self, task: Task, *, is_at_once: bool = True) -> Iterator[OpenedFile]:
         """The opened file of the task; an error if it changed since the listing, before or after the block."""
-        likely = task.likely if is_at_once else None
+        likely = task.likely(is_at_once=is_at_once)
         with self.view.dataset.open(task.file.path, task.file.fingerprint, likely) as data:
             if data.fingerprint != task.file.fingerprint:
                 raise DataFileError(
@@ -240,12 +248,17 @@ class _Scan:
             whole = self.columns(data, task, self.schema.names)
             return self._conformed(whole.num_rows, whole)
         rest = [name for name in self.schema.names if name not in self.predicate_columns]
+        further_bytes = 0
         if is_at_once:
-            data.fetch(task.group, task.starts, task.stops, self.predicate_columns, rest)
+            names, most_bytes = (self.predicate_columns, rest), task.least_bytes + max(self.credit, 0)
+            num_bytes = data.fetch(task.group, task.starts, task.stops, *names, most_bytes=most_bytes)
+            further_bytes = max(num_bytes - task.least_bytes, 0)
+            self.credit -= further_bytes
         checked = self.columns(data, task, self.predicate_columns)
         places = self._places(self.matched, checked, task)
         if not len(places):
             return []
+        self.credit += 2 * further_bytes
         matching = _compacted(checked.take(from_numpy(places, pa.int64())))
         others = [_compacted(self.columns(data, _narrowed(task, places), rest))] if rest else []
         return self._conformed(len(places), matching, *others)
@@ -409,13 +422,12 @@ def _folder_value(value: Any, wanted: pa.DataType, name: str, path: str) -> pa.S
         ) from error
 
 
-def _reopened(view: View, file: File) -> File:
+def _reopened(view: View, file: Fragment) -> Fragment:
     with view.dataset.open(file.path, file.fingerprint) as data:
-        shape = (data.num_rows, data.fingerprint, data.row_group_rows, data.row_group_bytes)
-        return File(file.path, file.fragment_id, *shape, is_known=False)
+        return Fragment.of(file.fragment_id, file.path, data)
 
 
-def _tasks_of(file: File, ranges: RowSelection) -> Iterator[Task]:
+def _tasks_of(file: Fragment, ranges: RowSelection) -> Iterator[Task]:
     """The parts of `ranges` in each row group of the file."""
     starts, stops = ranges.starts.astype(np.int64), ranges.stops.astype(np.int64)
     ends = np.cumsum(np.array(file.row_group_rows, np.int64))

@@ -170,8 +170,10 @@ class Searchable(ABC):
 def _condition(predicate: Any, column: str | None, values: Any) -> Predicate:
     """The predicate of the arguments: a condition, a list of values, or both."""
     if (column is None) != (values is None) or (predicate is None and column is None):
-        came = "nothing" if column is values else "values alone" if column is None else "a column alone"
-        raise PredicateError("no condition to search for", got=came, do=Words.CONDITION)
+        half = (
+            "" if column is values else ": values without a column" if column is None else ": a column without values"
+        )
+        raise PredicateError(f"no condition to search for{half}", do=Words.CONDITION)
     listed = None if column is None else IsIn(column, values)
     if predicate is None and listed is not None:
         return listed

@@ -162,7 +162,7 @@ def status(view: View) -> Status:
         columns = [view.snapshot.column(entry) for entry in manifest.columns]
         for column in columns:
             column.open_all()
-        probed = [view.column(entry.name) for entry in manifest.columns]
+        probed = [view.column(entry.name) for entry in view.entries]
         indexed = indexed_columns(view.snapshot)
     of_columns = [reason for column in probed if column is not None for reason in (*column.reasons, *column.damage)]
     of_columns += [reason for column in columns for reason in column.lost]

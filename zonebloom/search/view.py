@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import without_views
+from zonebloom.arrow import from_values, without_views
 from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
 from zonebloom.errors import (
     ColumnNotFoundError,
@@ -104,6 +104,15 @@ class View:
         return [
             self.schema.field(name) for name in (names if self.declared is None else self.declared.partition_columns)
         ]
+
+    @cached_property
+    def entries(self) -> tuple[ColumnEntry, ...]:
+        """The indexed columns that the data set has; a table may have dropped or renamed others."""
+        entries = self.snapshot.manifest.columns
+        if self.declared is None:
+            return entries
+        names = {*self.schema.names, *leaf_paths(self.schema)}
+        return tuple(entry for entry in entries if entry.name in names)
 
     def column_type(self, name: str) -> pa.DataType:
         """Arrow type of a column or struct leaf of the data set."""
@@ -204,13 +213,9 @@ class View:
 
     def zones_to_count(self, columns: Collection[str]) -> TouchedRanges | None:
         """The live zones of the first indexed column among `columns`, else of the first indexed column."""
-        entries = self.snapshot.manifest.columns
-        if self.declared is not None:
-            names = {*self.schema.names, *leaf_paths(self.schema)}
-            entries = tuple(entry for entry in entries if entry.name in names)
-        if not entries:
+        if not self.entries:
             return None
-        name = next((entry.name for entry in entries if entry.name in columns), entries[0].name)
+        name = next((entry.name for entry in self.entries if entry.name in columns), self.entries[0].name)
         if name not in self._counted:
             column = self.column(name)
             if column is None:
@@ -272,7 +277,7 @@ class View:
             values = [hive.typed(f"{folder}/", fields) for folder in folders]
             group_of_file = np.array(numbers, np.intp)
         columns = {
-            field.name: pa.array([None if row is None else row[field.name].as_py() for row in values], field.type)
+            field.name: from_values([None if row is None else row[field.name].as_py() for row in values], field.type)
             for field in fields
         }
         return _Constants(pa.table(columns), np.array([row is None for row in values], np.bool_), group_of_file)

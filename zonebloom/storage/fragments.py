@@ -28,6 +28,8 @@ from zonebloom.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from zonebloom.formats import OpenedFile
+
 ABSENT, CHANGED = -1, -2
 """In place of a position: the file has no fragment, or its fragment has another fingerprint."""
 
@@ -70,6 +72,11 @@ class Fragment:
     """Rows of each row group."""
     row_group_bytes: tuple[int, ...]
     """Compressed bytes of each row group."""
+
+    @classmethod
+    def of(cls, fragment_id: int, path: str, file: OpenedFile) -> Self:
+        """The fragment of an opened file."""
+        return cls(fragment_id, path, *file.fingerprint, file.num_rows, file.row_group_rows, file.row_group_bytes)
 
     @property
     def fingerprint(self) -> Fingerprint:

@@ -25,10 +25,6 @@ Shape = Callable[[Any], T]
 _MOST = 2**63 - 1
 
 
-def _refused(what: str, value: Any) -> ValueError:
-    return ValueError(f"must be {what}, got {reprlib.repr(value)}")
-
-
 def _each(places: Iterable[object], shapes: Iterable[Shape[Any]], values: Iterable[Any]) -> list[Any]:
     """The values converted by their shapes; an error names the place of its value."""
     converted, where = [], None
@@ -40,59 +36,46 @@ def _each(places: Iterable[object], shapes: Iterable[Shape[Any]], values: Iterab
     return converted
 
 
-def integer(least: int = 0, most: int = _MOST) -> Shape[int]:
-    """An integer of a range that includes both ends."""
-    what = f"an integer from {least} to {most}"
+def _checked(what: str, is_such: Callable[[Any], bool], make: Callable[[Any], T]) -> Shape[T]:
+    """What `make` makes of a value that `is_such`; `what` says so in words."""
 
-    def shape(value: Any) -> int:
-        if not (type(value) is int and least <= value <= most):
-            raise _refused(what, value)
-        return int(value)
+    def shape(value: Any) -> T:
+        if not is_such(value):
+            raise ValueError(f"must be {what}, got {reprlib.repr(value)}")
+        return make(value)
 
     return shape
+
+
+def integer(least: int = 0, most: int = _MOST) -> Shape[int]:
+    """An integer of a range that includes both ends."""
+    return _checked(
+        f"an integer from {least} to {most}", lambda value: type(value) is int and least <= value <= most, int
+    )
 
 
 def number(least: float, most: float) -> Shape[float]:
     """A finite number of a range that includes both ends."""
-    what = f"a number from {least} to {most}"
 
-    def shape(value: Any) -> float:
-        if not (type(value) in (int, float) and least <= value <= most and math.isfinite(value)):
-            raise _refused(what, value)
-        return float(value)
+    def is_such(value: Any) -> bool:
+        return type(value) in (int, float) and least <= value <= most and math.isfinite(value)
 
-    return shape
+    return _checked(f"a number from {least} to {most}", is_such, float)
 
 
-def boolean(value: Any) -> bool:
-    """`true` or `false`."""
-    if type(value) is not bool:
-        raise _refused("true or false", value)
-    return bool(value)
+boolean: Shape[bool] = _checked("true or false", lambda value: type(value) is bool, bool)
+"""`true` or `false`."""
 
 
 def text(pattern: str = r"[^\0]*", what: str = "a text without NUL") -> Shape[str]:
     """A text that matches `pattern` from end to end; `what` says so in words."""
     matches = re.compile(pattern, re.DOTALL).fullmatch
-
-    def shape(value: Any) -> str:
-        if not (type(value) is str and matches(value) is not None):
-            raise _refused(what, value)
-        return str(value)
-
-    return shape
+    return _checked(what, lambda value: type(value) is str and matches(value) is not None, str)
 
 
 def one_of(*texts: str) -> Shape[str]:
     """One of some texts."""
-    what = f"one of {', '.join(texts)}"
-
-    def shape(value: Any) -> str:
-        if not (type(value) is str and value in texts):
-            raise _refused(what, value)
-        return str(value)
-
-    return shape
+    return _checked(f"one of {', '.join(texts)}", lambda value: type(value) is str and value in texts, str)
 
 
 def optional(shape: Shape[T]) -> Shape[T | None]:
@@ -102,47 +85,37 @@ def optional(shape: Shape[T]) -> Shape[T | None]:
 
 def array(item: Shape[T], *, least: int = 0) -> Shape[tuple[T, ...]]:
     """An array of at least `least` values of one shape."""
-    what = f"an array of {least} values or more"
-
-    def shape(value: Any) -> tuple[T, ...]:
-        if not (type(value) is list and len(value) >= least):
-            raise _refused(what, value)
-        return tuple(_each(count(), repeat(item), value))
-
-    return shape
+    return _checked(
+        f"an array of {least} values or more",
+        lambda value: type(value) is list and len(value) >= least,
+        lambda value: tuple(_each(count(), repeat(item), value)),
+    )
 
 
 def pair(make: Callable[..., T], *shapes: Shape[Any]) -> Shape[T]:
     """An array of one value for each of `shapes`; `make` takes the values in that order."""
-    what = f"an array of {len(shapes)} values"
-
-    def shape(value: Any) -> T:
-        if not (type(value) is list and len(value) == len(shapes)):
-            raise _refused(what, value)
-        return make(*_each(count(), shapes, value))
-
-    return shape
+    return _checked(
+        f"an array of {len(shapes)} values",
+        lambda value: type(value) is list and len(value) == len(shapes),
+        lambda value: make(*_each(count(), shapes, value)),
+    )
 
 
 def mapping(item: Shape[T]) -> Shape[dict[str, T]]:
     """An object with any keys, whose values have one shape."""
-
-    def shape(value: Any) -> dict[str, T]:
-        if type(value) is not dict:
-            raise _refused("an object", value)
-        return dict(zip(value, _each(value, repeat(item), value.values()), strict=True))
-
-    return shape
+    return _checked(
+        "an object",
+        lambda value: type(value) is dict,
+        lambda value: dict(zip(value, _each(value, repeat(item), value.values()), strict=True)),
+    )
 
 
 def record(make: Callable[..., T], /, **fields: Shape[Any]) -> Shape[T]:
     """An object with the keys `fields`, which `make` takes by name; other keys are ignored."""
-    what = f"an object with {', '.join(fields)}"
 
-    def shape(value: Any) -> T:
-        if not (type(value) is dict and fields.keys() <= value.keys()):
-            raise _refused(what, value)
+    def made(value: dict[str, Any]) -> T:
         values = _each(fields, fields.values(), map(value.__getitem__, fields))
         return make(**dict(zip(fields, values, strict=True)))
 
-    return shape
+    what = f"an object with {', '.join(fields)}"
+    return _checked(what, lambda value: type(value) is dict and fields.keys() <= value.keys(), made)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -116,7 +116,7 @@ class Manifest:
         return next((entry for entry in self.columns if entry.name == name), None)
 
     def replaced_columns(self, declared: Declared | None) -> frozenset[str]:
-        """Indexed columns whose name now belongs to another column; their filters describe the former column.
+        """Indexed columns whose name now belongs to another column or to none; their filters describe the former one.
 
         Design: docs/design/tables.md#column-ids
         """
@@ -124,15 +124,18 @@ class Manifest:
             return frozenset()
         ids, now = self.dataset.get("column_ids", {}), declared.column_ids
         return frozenset(
-            column.name
-            for column in self.columns
-            if ids.get(column.name, column.name) != now.get(column.name, column.name)
+            column.name for column in self.columns if ids.get(column.name, column.name) != column_id(column.name, now)
         )
 
     def following(self, operation: str, **changes: Any) -> Manifest:
         """The next version, with `changes`."""
         following: dict[str, Any] = {"version": self.version + 1, "operation": operation, "committed_at": _now()}
         return replace(self, **following | changes)
+
+
+def column_id(name: str, ids: Mapping[str, str]) -> str:
+    """What a column of a table with these ids is below its name; the name without ids, empty if there is no column."""
+    return ids.get(name, "") if ids else name
 
 
 def _now() -> str:
@@ -185,7 +188,7 @@ def check_kept(version: Any, kept: Sequence[int]) -> None:
     """
     if type(version) is not int or version not in kept:
         shown = ", ".join(map(str, kept if len(kept) <= _SHOWN else [*kept[:3], "…", *kept[-4:]]))
-        raise InvalidArgumentError(f"version must be one of those kept, {shown}", got=f"{version!r:.80}")
+        raise InvalidArgumentError(f"no version {version!r:.80} is kept", do=f"versions: {shown}")
 
 
 def _encode_schema(schema: pa.Schema) -> str:

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import xxhash
 
+from zonebloom.errors import CorruptIndexError
 from zonebloom.stores.store import NewFile, Store, delete_all
 
 _MAX_NAME = 200
@@ -86,6 +87,17 @@ class SegmentEntry:
     def num_bytes(self) -> int:
         """Size of the file."""
         return sum(span.num_bytes for span in self.spans)
+
+    def check_size(self, num_bytes: int) -> None:
+        """Raise `CorruptIndexError` unless the file has `num_bytes`."""
+        if num_bytes != self.num_bytes:
+            raise CorruptIndexError(f"segment {self.path} must have {self.num_bytes} bytes", got=num_bytes)
+
+    def check_span(self, number: int, data: bytes | pa.Buffer) -> None:
+        """Raise `CorruptIndexError` unless `data` is span `number` of the file."""
+        wanted, actual = self.spans[number].checksum, checksum(data)
+        if actual != wanted:
+            raise CorruptIndexError(f"span {number} of segment {self.path} must have checksum {wanted}", got=actual)
 
     def to_json(self) -> dict[str, Any]:
         """The entry as JSON of a version file."""

@@ -20,7 +20,7 @@ from zonebloom.errors import ConcurrentCommitError
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.schema_evolution import unified
 from zonebloom.storage.fragments import Fragment, FragmentListEntry, FragmentTable, is_in_runs, write_fragments
-from zonebloom.storage.manifest import ColumnEntry, Manifest
+from zonebloom.storage.manifest import ColumnEntry, Manifest, column_id
 from zonebloom.storage.segment import Runs, covered_by, joined_runs, runs
 from zonebloom.stores.store import Store
 
@@ -222,13 +222,13 @@ class Rebase:
         """
         earlier_ids = self.current.dataset.get("column_ids", {})
         rebuilt = {change.entry.name for change in self.change.columns if change.is_rebuilt}
-        ids = {name: now[name] for name in rebuilt if name in now}
+        ids = {name: column_id(name, now) for name in rebuilt} if now else {}
         for entry in self.current.columns:
             name = entry.name
             if name in rebuilt:
                 continue
             own_id = earlier_ids.get(name, name)
-            if any(change.entry.name == name for change in self.change.columns) and now.get(name, own_id) != own_id:
+            if any(change.entry.name == name for change in self.change.columns) and column_id(name, now) != own_id:
                 raise self._overlap(f"column {name} of the table")
             if name in earlier_ids:
                 ids[name] = own_id

@@ -16,7 +16,7 @@ import pyarrow as pa
 from zonebloom.bloom.zones import ZONE_FIELDS, ZonePositions, ZoneTable
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import MAGIC, check_columns, read_batch, read_head, reading
-from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, checksum, runs
+from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, runs
 from zonebloom.stores.store import NewFile, Store
 
 _LEAST_SPANS = 2
@@ -137,13 +137,8 @@ class ZoneSegment:
             self._checked(len(entry.spans) - 1)
 
     def _checked(self, number: int) -> pa.Buffer:
-        span = self.entry.spans[number]
-        data = self._buffer.slice(self._starts[number], span.num_bytes)
-        actual = checksum(data)
-        if actual != span.checksum:
-            raise CorruptIndexError(
-                f"span {number} of segment {self.entry.path} must have checksum {span.checksum}", got=actual
-            )
+        data = self._buffer.slice(self._starts[number], self.entry.spans[number].num_bytes)
+        self.entry.check_span(number, data)
         return data
 
     def __len__(self) -> int:

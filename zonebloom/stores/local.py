@@ -13,6 +13,7 @@ import errno
 import itertools
 import os
 import stat
+import sys
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +36,7 @@ from zonebloom.stores.locations import StorageOptions
 from zonebloom.stores.store import SLOW_READ_SECONDS, Level, Traffic
 
 _MAX_OPEN_FILES = 256
-_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 """Errors of a name that leads to nothing."""
 _STAGED = ".zonebloom-staged"
 """The end of the hidden name under which the next content of a data file is written."""
@@ -230,8 +231,12 @@ class LocalStore:
         """The fingerprints of the files among `paths`; links are followed, special files skipped with a warning."""
         fingerprints = {}
         for path in paths:
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 status = os.stat(self.root / path)  # noqa: PTH116 - the result is used as is
+            except OSError as error:
+                if error.errno not in _GONE:
+                    raise
+            else:
                 if not stat.S_ISDIR(status.st_mode) and _is_file(self.absolute(path), status):
                     fingerprints[path] = fingerprint_of(status)
         return fingerprints
@@ -256,13 +261,14 @@ class LocalStore:
         with _explained("write", Path(real)), contextlib.suppress(FileNotFoundError):
             staged.flush()
             status = os.stat(real)  # noqa: PTH116 - a plain string
-            os.fchmod(staged.fileno(), stat.S_IMODE(status.st_mode))
-            with contextlib.suppress(PermissionError):
-                os.fchown(staged.fileno(), status.st_uid, status.st_gid)
+            os.chmod(staged.name, stat.S_IMODE(status.st_mode))  # noqa: PTH101 - as above
+            with contextlib.suppress(PermissionError, AttributeError):  # Windows has no owners
+                os.chown(staged.name, status.st_uid, status.st_gid)
             os.fsync(staged.fileno())
+            staged.close()  # Windows renames no open file
             if fingerprint_of(os.stat(real)) != expected:  # noqa: PTH116 - as above
                 return False
-            os.rename(staged.name, real)  # noqa: PTH104 - as above
+            os.replace(staged.name, real)  # noqa: PTH105 - as above
             _sync(os.path.dirname(real))  # noqa: PTH120 - as above
             return True
         return False
@@ -332,7 +338,9 @@ class LocalStore:
 
 
 def _sync(folder: str) -> None:
-    """Make the names in a folder durable."""
+    """Make the names in a folder durable, where the system opens folders: Windows does not."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -372,7 +380,7 @@ def _renamed(source: Path, target: Path) -> int:
     """The errno of a rename that does not replace; 0 for success."""
     import ctypes  # noqa: PLC0415 - only used without hard links
 
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
     if rename is None:
         return errno.ENOSYS
     failed = rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)

@@ -15,10 +15,13 @@ import pyarrow as pa
 
 from zonebloom.errors import CorruptIndexError, DataFileError
 from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.positioned import read_at, read_into, write_at
 from zonebloom.stores.stored_file import SeekableFile
 
 _LARGE_BYTES = 1 << 20
 _HALF = 1 << 63
+_PLAIN = sum(getattr(os, flag, 0) for flag in ("O_RDONLY", "O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
+"""No system has all of these."""
 
 
 class SharedFile:
@@ -34,7 +37,7 @@ class SharedFile:
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes of the file, without allocating memory for bytes past its end."""
-        return os.pread(self.number, min(length, max(self.num_bytes - offset, 0)), offset)
+        return read_at(self.number, min(length, max(self.num_bytes - offset, 0)), offset)
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Have the system read ahead, in parallel."""
@@ -49,9 +52,8 @@ class SharedFile:
 
 def regular_file(path: Path) -> int:
     """The descriptor of a plain file, opened for reading; a link, a pipe and a device are damage, and never block."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        number = os.open(path, flags)
+        number = os.open(path, _PLAIN)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise _not_a_file(path) from error
@@ -125,7 +127,7 @@ class NewLocalFile:
             if self._direct is None:
                 self._direct = os.open(self._path, os.O_WRONLY | os.O_DIRECT)
             while position < start + len(view):
-                position += os.pwrite(self._direct, view[position - start :], position)
+                position += write_at(self._direct, view[position - start :], position)
         except (AttributeError, OSError) as error:
             if isinstance(error, OSError) and error.errno != errno.EINVAL:
                 raise
@@ -171,16 +173,16 @@ class LocalFile:
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of each `(offset, length)`; fewer at the end of the file."""
         number = self._file.fileno()
-        return [os.pread(number, length, offset) for offset, length in ranges]
+        return [read_at(number, length, offset) for offset, length in ranges]
 
     def _read(self, offset: int, length: int) -> bytes:
-        return os.pread(self._file.fileno(), length, offset)
+        return read_at(self._file.fileno(), length, offset)
 
     def read_into(self, memory: memoryview, ranges: Sequence[tuple[int, int]]) -> int:
         """Fill `memory` with the bytes of all ranges, one after the other; the number of bytes."""
         number, position = self._file.fileno(), 0
         for offset, length in ranges:
-            position += os.preadv(number, [memory[position : position + length]], offset)
+            position += read_into(number, memory[position : position + length], offset)
         return position
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:

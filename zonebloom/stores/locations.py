@@ -85,7 +85,9 @@ class Url:
         scheme = match[1].lower() if match else ""
         if match is None or scheme not in _PROVIDERS:
             schemes = ", ".join(f"{name}://" for name in _PROVIDERS)
-            raise InvalidArgumentError(f"a location must be a local path, file:// or one of {schemes}", got=text)
+            raise InvalidArgumentError(
+                f"{text} is of no known kind", do=f"give a local path, file:// or one of {schemes}"
+            )
         bucket, _, key = text[match.end() :].partition("/")
         key = key.rstrip("/")
         parts = key.split("/") if key else []

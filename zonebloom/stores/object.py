@@ -29,6 +29,7 @@ from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import StorageOptions, Url, absolute, is_url
 from zonebloom.stores.object_client import NewObjectFile, ObjectClient, Part
 from zonebloom.stores.object_file import ObjectFile
+from zonebloom.stores.positioned import write_at
 from zonebloom.stores.ranges import PART_BYTES, coalesced, cut
 from zonebloom.stores.store import Level, Traffic
 from zonebloom.threads import concurrently
@@ -91,7 +92,7 @@ class ObjectMapping:
     def put(self, offset: int, data: memoryview) -> None:
         """Store fetched bytes: whole multiples of 4096, or up to the end."""
         with _on_disk():  # a write through the map would end the process on a full disk
-            os.pwrite(self._file.fileno(), data, offset)
+            write_at(self._file.fileno(), data, offset)
         self._has[offset // _GRAIN : -(-(offset + len(data)) // _GRAIN)] = True
 
     def __del__(self) -> None:

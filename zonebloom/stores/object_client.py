@@ -74,6 +74,33 @@ class ChangedObjectError(Exception):
     """An object is no longer the version that was requested."""
 
 
+class Version:
+    """The version of an object that several requests read: a known one, or the one of the first answer.
+
+    Parameters
+    ----------
+    expected
+        Its fingerprint; only its size is known if there is neither a tag nor a time.
+    """
+
+    def __init__(self, expected: Fingerprint) -> None:
+        self._expected = expected
+        self._lock = threading.Lock()
+
+    @property
+    def etag(self) -> str | None:
+        """Its tag, if it is known."""
+        return self._expected.etag
+
+    def check(self, answered: Fingerprint, key: str) -> None:
+        """Raise a `ChangedObjectError` if an answer is of another version."""
+        with self._lock:
+            if (self._expected.mtime_ns, self.etag) == (0, None) and answered.size == self._expected.size:
+                self._expected = answered
+            if not _is_same(answered, self._expected):
+                raise ChangedObjectError(key)
+
+
 @dataclass(slots=True)
 class _Bucket:
     """The clients of one bucket, shared by all users with the same options."""
@@ -145,7 +172,7 @@ class ObjectClient:
         """The fingerprint of the object at `key`."""
         return _fingerprint(self._request("read", key, lambda store: store.head(key)))
 
-    def get(self, key: str, start: int, length: int, expected: Fingerprint | None = None) -> Part:
+    def get(self, key: str, start: int, length: int, expected: Version | None = None) -> Part:
         """Bytes `[start, start + length)` of the object at `key`, fewer at its end, and the object's fingerprint.
 
         Raises
@@ -170,8 +197,8 @@ class ObjectClient:
 
         data, fingerprint = self._request("read", key, fetched)
         self._count(num_bytes=len(data))
-        if expected and not _is_same(fingerprint, expected):
-            raise ChangedObjectError(key)
+        if expected:
+            expected.check(fingerprint, key)
         return data, fingerprint
 
     def get_whole(self, key: str) -> bytes:
@@ -180,19 +207,19 @@ class ObjectClient:
         self._count(num_bytes=len(data))
         return data
 
-    def get_parts(self, key: str, parts: Sequence[tuple[int, int]], expected: Fingerprint | None = None) -> list[Part]:
+    def get_parts(self, key: str, parts: Sequence[tuple[int, int]], expected: Version | None = None) -> list[Part]:
         """One `get` for each `(offset, length)`, in parallel."""
         if len(parts) <= 1:
             return [self.get(key, offset, length, expected) for offset, length in parts]
         pool = _pool_for(max(length for _, length in parts))
         return list(pool.map(lambda part: self.get(key, part[0], part[1], expected), parts))
 
-    def start(self, key: str, start: int, length: int, expected: Fingerprint | None = None) -> Future[Part]:
+    def start(self, key: str, start: int, length: int, expected: Version | None = None) -> Future[Part]:
         """`get` in another thread."""
         return _pool_for(length).submit(self.get, key, start, length, expected)
 
     def get_ranges(
-        self, key: str, ranges: Sequence[tuple[int, int]], expected: Fingerprint | None = None
+        self, key: str, ranges: Sequence[tuple[int, int]], expected: Version | None = None
     ) -> tuple[list[bytes], int]:
         """The bytes of each `(offset, length)`, fewer at the end of the object; and the object's size.
 

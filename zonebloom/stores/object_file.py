@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from zonebloom.errors import DataFileError
 from zonebloom.stores.fingerprint import Fingerprint
-from zonebloom.stores.object_client import ChangedObjectError, ObjectClient, Part
+from zonebloom.stores.object_client import ChangedObjectError, ObjectClient, Part, Version
 from zonebloom.stores.ranges import coalesced, cut
 from zonebloom.stores.stored_file import SeekableFile
 
@@ -34,7 +34,7 @@ class ObjectFile:
     Parameters
     ----------
     known
-        The file's fingerprint from a listing.
+        The file's fingerprint from a listing, or its size from the log of a table, without a tag and with time 0.
 
     Raises
     ------
@@ -55,6 +55,7 @@ class ObjectFile:
             with self._explained():
                 fingerprint = client.head(key)
         self.fingerprint = fingerprint
+        self._version = Version(fingerprint)
 
     def current_fingerprint(self) -> Fingerprint:
         """The fingerprint of the opened version: reads are of this version, or fail."""
@@ -68,7 +69,7 @@ class ObjectFile:
         ahead = self._ahead
         missing = [part for part in whole if part[1] and not (ahead and ahead.has(*part))]
         with self._explained():
-            blobs = self._client.get_ranges(self._key, missing, self.fingerprint)[0] if missing else []
+            blobs = self._client.get_ranges(self._key, missing, self._version)[0] if missing else []
             fetched = dict(zip(missing, blobs, strict=True))
             return [
                 fetched[part] if part in fetched else cut(ahead.read(*part), *part) if ahead and part[1] else b""
@@ -78,7 +79,7 @@ class ObjectFile:
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Start fetching the ranges `(offset, length)` for the reader, who reads them in about this order."""
         if self._ahead is None or not all(self._ahead.has(*part) for part in ranges):
-            self._ahead = _Ahead(self._client, self._key, self.fingerprint, coalesced(ranges))
+            self._ahead = _Ahead(self._client, self._key, self._version, coalesced(ranges))
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes `[offset, offset + length)`, fewer at the end."""
@@ -107,12 +108,10 @@ class ObjectFile:
 class _Ahead:
     """Parts of a file that are fetched before they are read; the least recently read are dropped."""
 
-    def __init__(
-        self, client: ObjectClient, key: str, fingerprint: Fingerprint, parts: Sequence[tuple[int, int]]
-    ) -> None:
+    def __init__(self, client: ObjectClient, key: str, version: Version, parts: Sequence[tuple[int, int]]) -> None:
         self._client = client
         self._key = key
-        self._fingerprint = fingerprint
+        self._version = version
         self._parts = parts
         self._started: OrderedDict[int, Future[Part]] = OrderedDict()
         self._lock = threading.Lock()
@@ -153,5 +152,5 @@ class _Ahead:
 
     def _start(self, number: int) -> Future[Part]:
         if number not in self._started:
-            self._started[number] = self._client.start(self._key, *self._parts[number], self._fingerprint)
+            self._started[number] = self._client.start(self._key, *self._parts[number], self._version)
         return self._started[number]

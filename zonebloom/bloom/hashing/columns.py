@@ -101,7 +101,7 @@ def paths_below(field: pa.Field, path: str) -> Iterator[str]:
 def _fields_on_path(schema: pa.Schema, name: str) -> list[pa.Field]:
     fields = None if _SURROGATE.search(name) else _walk(schema, name)  # Arrow cannot look such a name up
     if fields is None:
-        raise ColumnNotFoundError.among(name, [*schema.names, *leaf_paths(schema)], "the schema")
+        raise ColumnNotFoundError.among(name, [*schema.names, *leaf_paths(schema)], "the data")
     return fields
 
 

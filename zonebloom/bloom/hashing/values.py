@@ -15,7 +15,7 @@ from zonebloom.arrow import compute as pc
 from zonebloom.arrow import distinct
 from zonebloom.bloom.hashing.buffers import fixed_buffers, stored_array, validity_of, variable_buffers
 from zonebloom.bloom.hashing.types import hash_plan
-from zonebloom.bloom.numba_loading import is_worth_loading
+from zonebloom.bloom.numba_loading import is_worth_loading, kernels_to_read
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,13 +42,14 @@ def to_hashes(array: pa.Array) -> Hashes:
     plan = hash_plan(array.type)
     if plan.layout == "hashes":
         return _dictionary_hashes(stored_array(array))
-    from zonebloom.bloom.kernels import xxh64  # noqa: PLC0415 - numba is imported when a kernel is needed, not before
-
+    kernels = kernels_to_read("xxh64")
     if plan.layout == "fixed":
         fixed = fixed_buffers(array)
-        return xxh64.hash_fixed(fixed.data, fixed.width)
-    variable = variable_buffers(array)
-    return xxh64.hash_variable(variable.data, variable.offsets)
+        hashes: Hashes = kernels.hash_fixed(fixed.data, fixed.width)
+    else:
+        variable = variable_buffers(array)
+        hashes = kernels.hash_variable(variable.data, variable.offsets)
+    return hashes
 
 
 def hash_array(array: pa.Array | pa.ChunkedArray) -> Hashes:

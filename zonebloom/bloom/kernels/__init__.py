@@ -27,18 +27,27 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import pkgutil
 from collections.abc import Callable
-from importlib import resources
+from importlib import import_module, resources
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
-from numba.core import event
-from numba.core.caching import FunctionCache
-from numba.core.registry import cpu_target
 
 from zonebloom.bloom.kernels.checks import address
+from zonebloom.errors import MissingDependencyError
+
+try:
+    from numba import njit, types
+    from numba.core import event
+    from numba.core.caching import CompileResultCacheImpl, FunctionCache
+    from numba.core.registry import cpu_target
+except ImportError as _absent:
+    raise MissingDependencyError(
+        "Numba must be installed to change an index; a search needs none", got=_absent, do="pip install numba"
+    ) from _absent
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,11 +81,31 @@ def _sources_digest() -> str:
 _SOURCES: Final = _sources_digest()
 
 
+class _ReadOnlyToo:
+    """A place of Numba's cache; Numba itself uses none that it cannot write, even if all kernels are there."""
+
+    def ensure_cache_path(self) -> None:
+        try:
+            super().ensure_cache_path()  # type: ignore[misc]
+        except OSError:
+            if not any(Path(self.get_cache_path()).glob("*.nbi")):  # type: ignore[attr-defined]
+                raise
+
+
+class _Places(CompileResultCacheImpl):
+    _locator_classes: Any = [  # noqa: RUF012 - declared by Numba
+        type(place.__name__, (_ReadOnlyToo, place), {})
+        for place in CompileResultCacheImpl._locator_classes  # noqa: SLF001 - as above
+    ]
+
+
 class _KernelCache(FunctionCache):
     """Numba's on-disk cache, keyed by all kernel sources, and never a reason to fail.
 
     Numba's own key knows the kernel's file only, and would serve machine code with an old `vector` or `xxh64` in it.
     """
+
+    _impl_class = _Places
 
     def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
         return (signature, codegen.magic_tuple(), _SOURCES)
@@ -112,6 +141,9 @@ def subroutine(function: Callable[P, R]) -> Callable[P, R]:
     return jit(function, cached=False)
 
 
+_dispatchers: Final[list[Any]] = []
+
+
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel; it is compiled once, as each of its arguments is a uint64.
 
@@ -119,6 +151,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     keeps the array alive.
     """
     dispatcher = jit(function, cached=True)
+    _dispatchers.append(dispatcher)
 
     @functools.wraps(function)
     def call(*arguments: int | npt.NDArray[Any] | None) -> Any:
@@ -127,3 +160,12 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
         )
 
     return call
+
+
+def compile_all() -> int:
+    """Compile each kernel, or load it from the cache; their number."""
+    for module in pkgutil.iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    for dispatcher in _dispatchers:
+        dispatcher.compile((types.uint64,) * dispatcher.py_func.__code__.co_argcount)
+    return len(_dispatchers)

@@ -9,7 +9,7 @@ Spec: specs/zones.md#zone-builder
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +58,7 @@ class ZoneBuilder:
         self._kept: list[pa.RecordBatch] = []
         self._sink = sink
         self._positions: list[tuple[int | None, int, int]] = []
-        self._filters: _Filters
+        self._filters: _EqualFilters | _AdaptiveFilters
         if sizing == "adaptive":
             self._filters = _AdaptiveFilters(rows_per_zone, fpp)
         else:
@@ -155,25 +155,8 @@ class ZoneBuilder:
 _Taken: TypeAlias = "tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[Any]]"
 
 
-class _Filters(Protocol):
-    """The filters of the zones that are not flushed yet."""
-
-    @property
-    def capacity(self) -> int:
-        """Zones that fit before a flush."""
-
-    def insert(self, array: pa.Array, zone: int, fill: int) -> None:
-        """Insert rows; the first one is row `fill` of `zone`."""
-
-    def end_zone(self) -> None:
-        """The open zone ends short."""
-
-    def take(self, num_zones: int) -> _Taken:
-        """Valid values of each zone, and the bitsets with their offsets; the next zone is zone 0."""
-
-
 class _EqualFilters:
-    """Filters of one size, filled by the fused kernels from Arrow's buffers."""
+    """Filters of one size, filled by the fused kernels from Arrow's buffers, until `capacity` zones are flushed."""
 
     def __init__(self, rows_per_zone: int, num_blocks: int, *, reuse_memory: bool) -> None:
         zone_bytes = num_blocks * BYTES_PER_BLOCK
@@ -188,12 +171,14 @@ class _EqualFilters:
         self._valid_counts = np.zeros(self.capacity, np.uint64)
 
     def insert(self, array: pa.Array, zone: int, fill: int) -> None:
+        """Insert rows; the first one is row `fill` of `zone`."""
         _insert(self._filters[zone:], self._valid_counts[zone:], array, self._rows_per_zone, fill)
 
     def end_zone(self) -> None:
-        """Nothing to do: a short zone has the same size."""
+        """The open zone ends short: nothing to do, as it has the same size."""
 
     def take(self, num_zones: int) -> _Taken:
+        """Valid values of each zone, and the bitsets with their offsets; the next zone is zone 0."""
         offsets = np.arange(num_zones + 1, dtype=np.int32) * np.int32(self._num_blocks * BYTES_PER_BLOCK)
         filters, valid_counts = self._filters, self._valid_counts
         if self._reuse_memory:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.numba_loading import is_worth_loading
+from zonebloom.bloom.numba_loading import is_worth_loading, kernels_to_read
 from zonebloom.bloom.split_block import block_index, block_indexes, measured_fpp
 from zonebloom.errors import InvalidZoneTableError
 
@@ -75,13 +75,15 @@ class FilterChunk:
 
     def may_contain_any(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each zone, whether any of `hashes` may have been inserted; by a kernel, which is faster for many."""
-        from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
-
+        kernels = kernels_to_read("sbbf")
+        may_match: NDArray[np.bool_]
         if self.filters is not None:
-            return kernels.check_zones(self.filters, hashes)
-        data = self.words.view(np.uint8)
-        starts = (self.starts * 4).astype(np.uint64)
-        return kernels.check_zones_at(data, starts, self.num_blocks.astype(np.uint32), hashes)
+            may_match = kernels.check_zones(self.filters, hashes)
+        else:
+            starts = (self.starts * 4).astype(np.uint64)
+            data, num_blocks = self.words.view(np.uint8), self.num_blocks.astype(np.uint32)
+            may_match = kernels.check_zones_at(data, starts, num_blocks, hashes)
+        return may_match
 
     def blocks(self, zone: int) -> NDArray[np.uint32]:
         """The filter of one zone, shape `(num_blocks, 8)`."""
@@ -99,9 +101,8 @@ class FilterChunk:
 
     def check(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each of `hashes`, whether the filter of `zone` may contain it."""
-        from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
-
-        return kernels.filter_check(self.blocks(zone), hashes)
+        answers: NDArray[np.bool_] = kernels_to_read("sbbf").filter_check(self.blocks(zone), hashes)
+        return answers
 
     def measured_fpp(self) -> NDArray[np.float64]:
         """The exact false positive probability of each filter, from its set bits."""

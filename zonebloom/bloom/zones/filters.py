@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.numba_loading import kernels_to_read
 from zonebloom.bloom.split_block import measured_fpp
 
 if TYPE_CHECKING:
@@ -125,9 +126,8 @@ class BlockFilters(ZoneFilters):
 
     def check_zone(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each of `hashes`, whether the filter of zone number `zone` may contain it."""
-        from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
-
-        return kernels.filter_check(self.blocks(zone), hashes)
+        answers: NDArray[np.bool_] = kernels_to_read("sbbf").filter_check(self.blocks(zone), hashes)
+        return answers
 
     def zone_fpp(self, zone: int) -> float:
         """The exact false positive probability of one zone's filter, from its set bits."""

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from zonebloom.doors import open_index
-from zonebloom.engines.spark.pushdown.implied import explained
+from zonebloom.engines.spark.pushdown.implied import explained, logical_plans
 from zonebloom.engines.spark.pushdown.names import resolves
 from zonebloom.engines.spark.versions import logger_of_errors
 from zonebloom.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloomError
@@ -299,8 +299,7 @@ def _plan(frame: DataFrame) -> str:
 
 def _other_node(whole: str) -> str:
     """The first node of the analyzed plan, in the text of EXPLAIN, that is not a scan; empty if there is none."""
-    analyzed, is_whole, _ = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")
-    lines = analyzed.splitlines()[5:] if is_whole else []  # the first lines are types, and the nodes of `explained`
+    lines = logical_plans(whole)[1].splitlines()[5:]  # the first lines are types, and the nodes of `explained`
     nodes = [line for line in lines if line]
     names = [re.match(r"[\s:+|-]*(\w*)", line)[1] for line in nodes]  # type: ignore[index]  # matches everywhere
     return next((name for name in names if name not in _SCANS), "" if names else "a plan that is not shown")

@@ -266,7 +266,7 @@ class ZoneBloom:
         ColumnNotFoundError
             There is no such column.
 
-        Design: docs/design/spark.md#reads
+        Design: docs/design/spark-reads.md#reads
         """
         return lake_of(self._catalog, path, index, method=method, columns=columns)
 
@@ -283,7 +283,7 @@ class ZoneBloom:
         lakes
             Lakes and frames for fields such as `{events}` in the text.
 
-        Design: docs/design/spark.md#sql
+        Design: docs/design/spark-reads.md#sql
         """
         return pruned_sql(self._catalog, text, args, **lakes)
 

@@ -9,7 +9,7 @@ Spark proves each step. If a proof fails, Spark runs the query as it is:
 3. The optimizer proves that the filter implies these comparisons (`pushdown.implied`).
 4. Each lake is read by its comparisons, and the query runs over these frames.
 
-Design: docs/design/spark.md#sql
+Design: docs/design/spark-reads.md#sql
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Reference(NamedTuple):
 def pruned_sql(catalog: Catalog, text: str, args: Any = None, **lakes: Lake | DataFrame) -> DataFrame:
     """`spark.sql(text, args, **lakes)`, but scans of indexed tables read only rows that can match.
 
-    Design: docs/design/spark.md#sql
+    Design: docs/design/spark-reads.md#sql
     """
     frames = {name: one.toDF() if isinstance(one, Lake) else one for name, one in lakes.items()}
     whole = _run(catalog.spark, text, args, frames)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakKeyDictionary
 
@@ -32,6 +31,7 @@ from zonebloom.formats.parquet.row_groups import (
 from zonebloom.formats.parquet.statistics import bounds_of, null_count, unpacking
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.ranges import coalesced
 from zonebloom.stores.store import ROUND_BYTES
 from zonebloom.stores.stored_file import ByteRange, StoredFile
 
@@ -69,7 +69,7 @@ class DataFile:
         source: StoredFile,
         rename: Callable[[Footer], Footer] | None = None,
         logged: Fingerprint | None = None,
-        likely: ByteRange | None = None,
+        likely: Sequence[ByteRange] = (),
         int96_unit: Literal["ns", "us"] = "ns",
     ) -> None:
         self._int96_unit = int96_unit
@@ -78,7 +78,7 @@ class DataFile:
         self._source = source
         self._path = source.path
         try:
-            self._footer = read_footer(source, likely)
+            self._footer = read_footer(source, likely, logged)
             if rename is not None:
                 self._footer = rename(self._footer)
             self._metadata = self._footer.metadata
@@ -98,9 +98,7 @@ class DataFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -247,9 +245,18 @@ class DataFile:
         return _VALUE_BYTES.get(described.physical_type, _TEXT_BYTES)
 
     def fetch(
-        self, group: int, starts: ArrayLike, stops: ArrayLike, columns: Sequence[str], more: Sequence[str]
-    ) -> None:
-        """Fetch what `read_rows` reads of `columns`, and at once that of `more`, if that costs less than a round.
+        self,
+        group: int,
+        starts: ArrayLike,
+        stops: ArrayLike,
+        columns: Sequence[str],
+        more: Sequence[str],
+        *,
+        most_bytes: int,
+    ) -> int:
+        """Fetch what `read_rows` reads of `columns`, and at once that of `more`; nothing if a round more costs less.
+
+        Returns the bytes of `more`, at most `most_bytes`; 0 if nothing is fetched.
 
         Raises
         ------
@@ -259,21 +266,24 @@ class DataFile:
         Design: docs/design/scan.md#rounds
         """
         if not self._source.is_remote:
-            return
+            return 0
         ranges = np.asarray(starts, np.int64), np.asarray(stops, np.int64)
-        extra = self._spans(group, ranges, [name for name in more if name not in columns])
-        if sum(length for _, length in extra) <= ROUND_BYTES:
-            self._source.will_need([*self._spans(group, ranges, columns), *extra])
+        spans = self._spans(group, ranges, [*columns, *more])
+        extra = coalesced([span for name, parts in spans.items() if name not in columns for span in parts])
+        lengths = [length for _, length in extra]
+        if max(lengths, default=0) > ROUND_BYTES or sum(lengths) > most_bytes:
+            return 0
+        self._source.will_need([span for parts in spans.values() for span in parts])
+        return sum(lengths)
 
-    def _spans(self, group: int, ranges: Ranges, columns: Sequence[str]) -> list[ByteRange]:
-        """Offsets and lengths of what `read_rows` reads of some columns."""
+    def _spans(self, group: int, ranges: Ranges, columns: Sequence[str]) -> dict[str, list[ByteRange]]:
+        """By column, the offsets and lengths of what `read_rows` reads; unknown page indexes are read together."""
         from zonebloom.formats.parquet.pages import spans_of_cuts  # noqa: PLC0415 - a search does without
 
         present = [column for column in dict.fromkeys(columns) if self.schema.get_field_index(column) >= 0]
         with self._decoding(present):
             cuts = spans_of_cuts(self._source, self._footer, group, ranges, present) if present else {}
-            spans = [span for name in present for span in cuts.get(name, ())]
-            return [*spans, *self._chunks([group], self._leaves([name for name in present if name not in cuts]))]
+            return {name: cuts.get(name) or self._chunks([group], self._leaves([name])) for name in present}
 
     def read_rows(
         self,

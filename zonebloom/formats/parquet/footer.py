@@ -75,7 +75,7 @@ class Footer:
             The footer of the file at `path` is damaged, or two of its columns would have one name.
         """
         raw = renamed_footer(self.raw, self.fields, name_of, path)
-        return self if raw is self.raw else self.parsed(raw, self.size, self.start, path)
+        return self if raw is self.raw else self.parsed(raw, self.size, self.start, path, self._tail)
 
     @property
     def num_bytes(self) -> int:
@@ -207,10 +207,10 @@ _SETTLED_NS = 2_000_000_000
 """Nanoseconds: the footer of a younger file is not cached: a second write may leave its time and size unchanged."""
 
 
-def read_footer(source: StoredFile, likely: ByteRange | None = None) -> Footer:
-    """The footer of an opened file, from the cache if a file with this fingerprint was read before.
+def read_footer(source: StoredFile, likely: Sequence[ByteRange] = (), logged: Fingerprint | None = None) -> Footer:
+    """The footer of an opened file, from the cache if this version was read before; `logged` is that of a table's log.
 
-    If it is not, the bytes `likely`, offset and length, are fetched with it.
+    If it is not, the bytes `likely`, offsets and lengths, are fetched with it; those at the end of the file are kept.
 
     Raises
     ------
@@ -220,22 +220,23 @@ def read_footer(source: StoredFile, likely: ByteRange | None = None) -> Footer:
     Design: docs/design/pages.md#footer
     """
     fingerprint = source.fingerprint
-    key = (source.path, *fingerprint)
+    key = (source.path, *fingerprint, logged)
     footer = _KEPT.get(key)
     if footer is None:
-        if likely is not None:
-            start = max(0, fingerprint.size - _TAIL_BYTES)
-            source.will_need([likely, (start, fingerprint.size - start)])
-        footer = _read(source, fingerprint)
+        size = fingerprint.size
+        first = max(0, size - _TAIL_BYTES)
+        if likely and source.is_remote:
+            first = min([first, *(start for start, length in likely if start + length == size)])
+            source.will_need([*likely, (first, size - first)])
+        footer = _read(source, size, first)
         if fingerprint.etag is not None or fingerprint.mtime_ns + _SETTLED_NS < time.time_ns():
             _KEPT.put(key, footer)
     return footer
 
 
-def _read(source: StoredFile, fingerprint: Fingerprint) -> Footer:
-    size = fingerprint.size
+def _read(source: StoredFile, size: int, first: int) -> Footer:
     with _explained(source.path):
-        tail = _tail(source, size)
+        tail = _tail(source, size, first)
         if not tail:
             pq.read_metadata(source.arrow_file())  # for its error message
         length, _magic = _END.unpack(tail[-_END.size :] or bytes(_END.size))
@@ -253,9 +254,8 @@ def _explained(path: str) -> Iterator[None]:
         raise DataFileError(f"data file {path} must be a whole Parquet file", got=first_line(error)) from error
 
 
-def _tail(source: StoredFile, size: int) -> bytes:
-    """The end of the file with the whole footer; empty if the file does not end as a Parquet file."""
-    first = max(0, size - _TAIL_BYTES)
+def _tail(source: StoredFile, size: int, first: int) -> bytes:
+    """The file from `first` or before, with the whole footer; empty if the file does not end as a Parquet file."""
     (tail,) = source.read_ranges([(first, size - first)])
     if len(tail) != size - first or len(tail) < _END.size + len(_MAGIC):
         return b""

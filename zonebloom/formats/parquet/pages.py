@@ -271,7 +271,7 @@ def _decoded(footer: Footer, sound: Sequence[_Found], fetched: pa.Buffer) -> dic
         try:
             written = _footer(footer, numbers, [chunk for ready in together for chunk in ready.chunks], num_wanted)
             reader = pq.ParquetFile(pa.BufferReader(fetched), metadata=metadata_of(written), pre_buffer=False)
-            table = reader.read_row_group(0, use_threads=False)
+            table = _first_rows(reader, num_wanted)
         except (pa.ArrowException, OSError, ThriftError):
             continue
         is_as_promised = table.num_rows == num_wanted and table.schema.names == [field.name for field in fields]
@@ -280,6 +280,17 @@ def _decoded(footer: Footer, sound: Sequence[_Found], fetched: pa.Buffer) -> dic
                 name = footer.schema.field(ready.plan.number).name
                 cuts[name] = Cut(values, ready.plan.first_rows, ready.plan.positions)
     return cuts
+
+
+def _first_rows(reader: pq.ParquetFile, num_rows: int) -> pa.Table:
+    """The first rows, of which the others are not decoded. Before 26, `read_row_group` reads all that pages hold."""
+    batches, num_missing = [], num_rows
+    for batch in reader.iter_batches(num_rows, use_threads=False):
+        batches.append(batch)
+        num_missing -= batch.num_rows
+        if num_missing <= 0:
+            break
+    return pa.Table.from_batches(batches, reader.schema_arrow)
 
 
 def _column_chunk(pages: PageMap, num_rows: int, position: int, dictionary_bytes: int, data_bytes: int) -> bytes:

@@ -84,5 +84,5 @@ def order_of(element: Mapping[int, Any]) -> dict[int, Field] | None:
         return {}
     if physical != _FIXED or element[_LENGTH] > _MAX_DECIMAL_BYTES:
         return None
-    digits = len(str(2 ** (8 * element[_LENGTH] - 1))) - 1  # so many fit into the bytes
+    digits = len(str(2 ** (8 * element[_LENGTH] - 1))) - 1  # the most digits that always fit
     return {field: (thrift.I32, value) for field, value in ((_CONVERTED, _DECIMAL), (_SCALE, 0), (_PRECISION, digits))}

@@ -255,7 +255,9 @@ class _Copy:
         if values.num_rows != len(is_kept):
             raise ThriftError(f"{values.num_rows} rows in row group {group}")
         kept = values.filter(pa.array(is_kept))
-        kept = kept.cast(pa.schema([field.with_type(of_repeated(field.type)) for field in kept.schema]))
+        (field,) = kept.schema
+        field = field.with_type(of_repeated(field.type))
+        kept = pa.table([_retyped(kept.column(0), field.type)], schema=pa.schema([field]))
         sink = pa.BufferOutputStream()
         has_bounds = self._orders[leaf] is not None and not any(map(_has_nan, map(_leaf_values, kept.column(0).chunks)))
         with pq.ParquetWriter(sink, kept.schema, **self._settings(old, leaf, has_bounds=has_bounds)) as writer:
@@ -333,6 +335,13 @@ def _filter_like(old: bytes, values: pa.ChunkedArray, width: int) -> bytes:
         plain = pa.binary(width) if pa.types.is_decimal(array.type) else array.type
         own.insert_hashes(stored_hashes(array, plain))
     return own.to_parquet_bytes()
+
+
+def _retyped(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """The same memory as a type of the same layout; `cast` refuses a required field below a struct that is null."""
+    imported = pa.Array._import_from_c_capsule  # noqa: SLF001 - what is public takes an object with both capsules
+    chunks = [imported(wanted.__arrow_c_schema__(), chunk.__arrow_c_array__()[1]) for chunk in values.chunks]
+    return pa.chunked_array(chunks, wanted)
 
 
 def _leaf_values(array: pa.Array) -> pa.Array:

@@ -16,7 +16,7 @@ from zonebloom.options import FPP, ROWS_PER_ZONE, Sizing
 from zonebloom.reasons import counted
 from zonebloom.rendering import Result, Table, Whole, text
 
-_MUCH_SMALLER = 1 / 3
+MUCH_SMALLER = 1 / 3
 """Filters of this share of a locator's bytes are worth their false zones."""
 
 
@@ -108,16 +108,12 @@ class Forecast(Result):
             return None
         smallest = min(self.options, key=lambda option: option.index_bytes)
         (locator,) = (option for option in self.options if option.kind == "locator")
-        return smallest if smallest.index_bytes <= _MUCH_SMALLER * locator.index_bytes else locator
+        return smallest if smallest.index_bytes <= MUCH_SMALLER * locator.index_bytes else locator
 
     def command(self, option: Option) -> str:
         """The command line that builds the column so."""
-        words = ["zonebloom", "build", self.source, "-c", self.column, "--kind", option.kind]
-        if option.kind == "bloom":
-            words += ["--sizing", str(option.sizing)] if option.sizing != "power_of_two" else []
-            words += ["--fpp", f"{option.fpp:g}"] if option.fpp != FPP else []
-        words += ["--rows-per-zone", str(self.rows_per_zone)] if self.rows_per_zone != ROWS_PER_ZONE else []
-        return shlex.join(words)
+        words = ["zonebloom", "build", self.source, "-c", self.column]
+        return shlex.join(words + build_options(option.kind, option.sizing, option.fpp, self.rows_per_zone))
 
     def to_dict(self) -> dict[str, Any]:
         """The object that `zonebloom whatif --format json` prints."""
@@ -160,6 +156,15 @@ class Forecast(Result):
             Whole(f"recommended: {self.command(best)} ({best.index_bytes / 1e6:.3g} MB)"),
             f"{share}; an absent key keeps {kept} zones for nothing, by default filters {default_kept}",
         ]
+
+
+def build_options(kind: str, sizing: str | None, fpp: float | None, rows_per_zone: int) -> list[str]:
+    """The options of `zonebloom build` that are not the defaults; sizing and fpp are those of filters."""
+    words = ["--kind", kind]
+    if kind == "bloom":
+        words += ["--sizing", str(sizing)] if sizing != "power_of_two" else []
+        words += ["--fpp", f"{fpp:g}"] if fpp != FPP else []
+    return words + (["--rows-per-zone", str(rows_per_zone)] if rows_per_zone != ROWS_PER_ZONE else [])
 
 
 def _cells(option: Option) -> tuple[Any, ...]:

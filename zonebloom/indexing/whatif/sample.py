@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -118,14 +119,9 @@ def take_sample(
     """
     failure: DataFileError | None = None
     with TemporaryDirectory(prefix="zonebloom-whatif-") as folder, ExitStack() as opened:
-
-        def begun() -> list[Trial]:
-            begun = trials(open_store(folder), column, column_type, rows_per_zone=rows_per_zone, fpp=fpp)
-            for trial in begun:
-                opened.callback(trial.close)
-            return begun
-
-        reader = _Reader(dataset, column, column_type, rows_per_zone, begun)
+        store = open_store(folder)
+        begin = partial(trials, opened, store, column, column_type, rows_per_zone=rows_per_zone, fpp=fpp)
+        reader = _Reader(dataset, column, column_type, rows_per_zone, begin)
         for place in _places(fragments, rows_per_zone):
             try:
                 reader.read(place)
@@ -181,7 +177,7 @@ class _Reader:
         column: str,
         column_type: pa.DataType,
         rows_per_zone: int,
-        begun: Callable[[], list[Trial]],
+        begin: Callable[[], list[Trial]],
     ) -> None:
         self.dataset = dataset
         self.column = column
@@ -191,8 +187,8 @@ class _Reader:
         self.zones_nearby: list[int] = []
         self.files: set[str] = set()
         self.read_seconds = 0.0
-        self._begun = begun
-        self._trials = begun()
+        self._begin = begin
+        self._trials = begin()
         self._keys: list[tuple[int, pa.Array]] = []
         self._zone_ranges: list[tuple[pa.Array, pa.Array]] = []
         self._group_ranges: list[tuple[Any, Any] | None] = []
@@ -212,7 +208,7 @@ class _Reader:
 
     def _warm_up(self, values: pa.Array) -> None:
         """Load the kernels, or compile them, which a build does once and not for each row."""
-        for trial in self._begun():
+        for trial in self._begin():
             trial.add(0, 0, [values])
             trial.finish()
 

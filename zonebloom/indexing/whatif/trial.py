@@ -6,15 +6,15 @@ Design: docs/design/whatif.md#trial
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.zones import ZoneBuilder
+from zonebloom.bloom.zones import ZoneBuilder, zone_schema
 from zonebloom.options import SIZINGS, Sizing
 from zonebloom.storage.locator.build import LocatorBuilder, LocatorParts
 from zonebloom.storage.locator.reader import LocatorSegment
@@ -44,13 +44,21 @@ class Outcome:
     """Hashing, inserting and writing, on one thread."""
 
 
-class Trial(ABC):
+class Trial:
     """One way to build a column, into a store of its own."""
 
-    kind: Literal["bloom", "locator"]
-    sizing: Sizing | None = None
-    _builder: ZoneBuilder | LocatorBuilder
-    _seconds = 0.0
+    def __init__(
+        self,
+        store: Store,
+        builder: ZoneBuilder | LocatorBuilder,
+        entries: Callable[[], Sequence[SegmentEntry]],
+        sizing: Sizing | None,
+    ) -> None:
+        self._store = store
+        self._builder = builder
+        self._entries = entries
+        self._sizing = sizing
+        self._seconds = 0.0
 
     def add(self, fragment_id: int, first_row: int, arrays: Sequence[pa.Array]) -> None:
         """The rows of whole zones, in order of fragment and row over all calls."""
@@ -68,89 +76,36 @@ class Trial(ABC):
         self._seconds += time.perf_counter() - started
         fpps = np.array([zones.zone_fpp(zone) for zones in map(self._zones, entries) for zone in range(len(zones))])
         num_bytes = sum(entry.num_bytes for entry in entries)
-        return Outcome(self.kind, self.sizing, num_bytes / max(len(fpps), 1), fpps, self._seconds)
+        kind: Literal["bloom", "locator"] = "locator" if self._sizing is None else "bloom"
+        return Outcome(kind, self._sizing, num_bytes / max(len(fpps), 1), fpps, self._seconds)
 
-    @abstractmethod
-    def _entries(self) -> Sequence[SegmentEntry]:
-        """The segments that were written."""
-
-    @abstractmethod
     def _zones(self, entry: SegmentEntry) -> ZoneFilters:
         """The zones of a segment, as a search reads them."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close what is open, also without `finish`."""
-
-
-class FilterTrial(Trial):
-    """Filters of one sizing."""
-
-    kind: Literal["bloom", "locator"] = "bloom"
-
-    def __init__(
-        self,
-        store: Store,
-        column: str,
-        column_type: pa.DataType,
-        *,
-        sizing: Sizing,
-        rows_per_zone: int,
-        fpp: float,
-    ) -> None:
-        self.sizing: Sizing | None = sizing
-        self._store = store
-        self._builder = builder = ZoneBuilder(
-            column_type,
-            column=column,
-            rows_per_zone=rows_per_zone,
-            fpp=fpp,
-            sizing=sizing,
-            sink=self._write,
-        )
-        self._writer = ZoneSegmentWriter(store, column, builder.schema)
-
-    def _write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write(batch)
-
-    def _entries(self) -> Sequence[SegmentEntry]:
-        return self._writer.finish()
-
-    def _zones(self, entry: SegmentEntry) -> ZoneFilters:
+        if self._sizing is None:
+            return LocatorSegment(self._store, entry)
         return ZoneSegment(self._store, entry).zones()[0]
 
-    def close(self) -> None:
-        """As `Trial` says."""
-        self._writer.__exit__(None, None, None)
 
+def trials(
+    opened: ExitStack, store: Store, column: str, column_type: pa.DataType, *, rows_per_zone: int, fpp: float
+) -> list[Trial]:
+    """A trial of each way to build; `opened` closes their files, also those of a trial that is not finished."""
 
-class LocatorTrial(Trial):
-    """A locator."""
+    def of_filters(sizing: Sizing) -> Trial:
+        schema = zone_schema(rows_per_zone, fpp, column=column, column_type=column_type)
+        writer = opened.enter_context(ZoneSegmentWriter(store, column, schema))
+        builder = ZoneBuilder(
+            column_type, column=column, rows_per_zone=rows_per_zone, fpp=fpp, sizing=sizing, sink=writer.write
+        )
+        return Trial(store, builder, writer.finish, sizing)
 
-    kind: Literal["bloom", "locator"] = "locator"
+    def of_locator() -> Trial:
+        parts = LocatorParts(store, column)
 
-    def __init__(self, store: Store, column: str, *, rows_per_zone: int) -> None:
-        self._store = store
-        self._parts = LocatorParts(store, column)
-        self._builder = LocatorBuilder(self._parts, rows_per_zone=rows_per_zone)
+        def entries() -> list[SegmentEntry]:
+            parts.close()
+            return parts.entries
 
-    def _entries(self) -> Sequence[SegmentEntry]:
-        self._parts.close()
-        return self._parts.entries
+        return Trial(store, LocatorBuilder(parts, rows_per_zone=rows_per_zone), entries, None)
 
-    def _zones(self, entry: SegmentEntry) -> ZoneFilters:
-        return LocatorSegment(self._store, entry)
-
-    def close(self) -> None:
-        """As `Trial` says: each of its files is closed once it is written."""
-
-
-def trials(store: Store, column: str, column_type: pa.DataType, *, rows_per_zone: int, fpp: float) -> list[Trial]:
-    """A trial of each way to build."""
-    return [
-        *(
-            FilterTrial(store, column, column_type, sizing=rule, rows_per_zone=rows_per_zone, fpp=fpp)
-            for rule in SIZINGS
-        ),
-        LocatorTrial(store, column, rows_per_zone=rows_per_zone),
-    ]
+    return [*map(of_filters, SIZINGS), of_locator()]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_values, plain_array
+from zonebloom.arrow import from_values, is_bytes, plain_array
 from zonebloom.bloom.hashing import is_supported, storage_type
 from zonebloom.errors import PredicateError, first_line
 from zonebloom.predicates.coerce import numbers, temporal, texts
@@ -151,7 +151,7 @@ def _family(value_type: pa.DataType) -> str:
     stored = storage_type(value_type)
     if stored in (pa.string(), pa.large_string(), pa.string_view()):
         return "text"
-    if stored in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(stored):
+    if is_bytes(stored):
         return "bytes"
     families = {
         "bool": pa.types.is_boolean,

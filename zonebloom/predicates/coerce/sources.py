@@ -69,6 +69,9 @@ def source_of(group: pa.Array | list[Any]) -> Source:  # noqa: C901, PLR0912 - o
     if isinstance(group, pa.Array):
         return group
     first = group[0] if group else None
+    if isinstance(first, pa.ExtensionScalar):  # of which pyarrow 23 makes no array
+        storage = pa.array([value.value for value in group], first.type.storage_type)
+        return pa.ExtensionArray.from_storage(first.type, storage)
     if isinstance(first, (pa.Scalar, np.str_, np.bytes_, np.bool_)):
         return pa.array(group)
     if isinstance(first, np.generic):
@@ -89,8 +92,7 @@ def source_of(group: pa.Array | list[Any]) -> Source:  # noqa: C901, PLR0912 - o
     if isinstance(first, (bytes, bytearray, memoryview)):
         return from_values([bytes(value) for value in group], pa.large_binary())
     if isinstance(first, uuid.UUID):
-        storage = from_values([value.bytes for value in group], pa.binary(16))
-        return pa.ExtensionArray.from_storage(pa.uuid(), storage)
+        return from_values(group, pa.uuid())
     if isinstance(first, dt.datetime):
         return pa.array(group, pa.timestamp("us", None if first.tzinfo is None else "UTC"))
     if isinstance(first, dt.date):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import binascii
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import compute as pc
 from zonebloom.predicates.coerce.reasons import Part, misfit
+
+HEX_ID: Final = r"^([0-9A-Fa-f]{2}){8,}$"
+"""A text that spells bytes: the shortest id that is written in hex has 8 bytes, a span of OpenTelemetry."""
 
 
 def cast(source: pa.Array, stored: pa.DataType) -> Part:
@@ -46,9 +50,11 @@ def text_to_bool(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def text_to_bytes(source: pa.Array, stored: pa.DataType) -> Part:
-    """The text's UTF-8; another length than a fixed size is a misfit, for the text may spell the bytes (hex, UUID)."""
+    """The text's UTF-8. A text that may spell the bytes is a misfit: a hex id, or another length than a fixed size."""
     part, keep = bytes_to_bytes(source, stored)
-    if keep is not None and not keep.all():
+    if keep is None:
+        keep = pc.invert(pc.match_substring_regex(source, HEX_ID)).to_numpy(zero_copy_only=False)
+    if not keep.all():
         raise misfit(source, stored, ~keep)
     return part, None
 

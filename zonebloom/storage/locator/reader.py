@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,8 +30,9 @@ from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.arrow_file import reading
 from zonebloom.storage.locator.layout import LocatorLayout, decode_tail, last_at_most
-from zonebloom.storage.segment import SegmentEntry, checksum, joined_runs
-from zonebloom.stores.store import ROUND_BYTES, SLOW_READ_SECONDS, Mapping, Store
+from zonebloom.storage.sealed_rows import SealedRows
+from zonebloom.storage.segment import SegmentEntry, joined_runs
+from zonebloom.stores.store import ROUND_BYTES, Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,8 +46,6 @@ _PAGES_A_KEY = 2
 """Pages that a key reads by the directory: one of the directory and one of pairs."""
 _FEW_OF_ALL = 10
 """A list with more keys than a tenth of the pages reads most of the file: its directory is little more."""
-_FIRST_PAGES = 16
-"""Pages of a list whose read time shows whether they come from memory."""
 _PAGES_AT_ONCE = 4096
 _MOST_TAIL_BYTES = 64 << 20
 """Bytes that a tail may take of memory; the most zones, in runs of one, take 40 MiB."""
@@ -78,14 +76,15 @@ class LocatorSegment(ZoneFilters):
             size = store.size(entry.path)  # a remote store knows it from the read
         except FileNotFoundError as error:
             raise CorruptIndexError(f"segment {entry.path} must exist", got="no such file") from error
-        if size != entry.num_bytes or len(entry.spans) != 3:  # noqa: PLR2004 - pages, directory, tail
-            raise CorruptIndexError(f"segment {entry.path} must have {entry.num_bytes} bytes", got=size)
-        if checksum(tail) != entry.spans[-1].checksum:
-            raise CorruptIndexError(
-                f"the tail of segment {entry.path} must have checksum {entry.spans[-1].checksum}", got=checksum(tail)
-            )
+        entry.check_size(size)
+        if len(entry.spans) != 3:  # noqa: PLR2004 - pages, directory, tail
+            raise CorruptIndexError(f"segment {entry.path} must have 3 spans", got=len(entry.spans))
+        entry.check_span(2, tail)
         self.layout, self._positions = decode_tail(tail, entry.path)
         self.layout.check(entry)
+        num_pages = self.layout.num_pages + self.layout.num_directory_pages
+        self.sealed: SealedRows = SealedRows(store, entry, "page", PAGE_BYTES, [(0, num_pages)])
+        """All pages, those of the directory last."""
 
     @property
     def positions(self) -> ZonePositions:
@@ -219,7 +218,7 @@ class LocatorSegment(ZoneFilters):
                 pages[number] = blob[(number - begin) * PAGE_BYTES : (number + 1 - begin) * PAGE_BYTES]
         for number, page in pages.items():
             if xxhash.xxh3_64_intdigest(page[:-8], base + number) != int.from_bytes(page[-8:], "little"):
-                self._reject(base + number)
+                self.sealed.reject(base + number)
         return pages
 
     # --- many keys ----------------------------------------------------------------------------------------------------
@@ -234,7 +233,7 @@ class LocatorSegment(ZoneFilters):
         self._trust(begins, ends)
         while True:
             keys, zones = np.empty(room, np.uint64), np.empty(room, np.uint64)
-            pages = self.pages[: layout.num_pages]
+            pages = self.sealed.bodies[0][: layout.num_pages]
             num_pairs = kernels.find_pairs(pages, ascending, begins, ends, layout.zone_bits, keys, zones)
             if num_pairs <= room:
                 break
@@ -260,25 +259,6 @@ class LocatorSegment(ZoneFilters):
         return begins.astype(np.uint64), ends.astype(np.uint64)
 
     @cached_property
-    def _mapping(self) -> Mapping:
-        return self._store.mapping(self.entry.path, self.entry.num_bytes)
-
-    def release(self) -> None:
-        """Unmap what was read; it is mapped again when it is needed again."""
-        self._mapping.release()
-
-    @cached_property
-    def pages(self) -> NDArray[np.uint8]:
-        """All pages, mapped, those of the directory last; `check_pages` comes before a page is believed."""
-        mapped = self._mapping.buffer
-        if mapped.size != self.entry.num_bytes:
-            raise CorruptIndexError(
-                f"segment {self.entry.path} must have {self.entry.num_bytes} bytes", got=mapped.size
-            )
-        count = self.layout.num_pages + self.layout.num_directory_pages
-        return np.frombuffer(mapped, np.uint8, count * PAGE_BYTES).reshape(count, PAGE_BYTES)
-
-    @cached_property
     def firsts(self) -> NDArray[np.uint64]:
         """The first pair of each page, from the whole directory.
 
@@ -294,44 +274,12 @@ class LocatorSegment(ZoneFilters):
             raise CorruptIndexError(f"segment {self.entry.path} must have its pages in order")
         return firsts
 
-    @cached_property
-    def _is_trusted(self) -> NDArray[np.bool_]:
-        return np.zeros(self.layout.num_pages, np.bool_)
-
     def _trust(self, begins: NDArray[np.uint64], ends: NDArray[np.uint64]) -> None:
         """Check the pages of these ranges, whose bounds ascend, that were not checked before."""
         stops = ends.view(np.int64)
         lengths = stops - np.maximum(begins.view(np.int64), np.append(0, stops[:-1]))  # without pages of the one before
         pages = np.repeat(stops - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
-        unchecked = pages[~self._is_trusted[pages]]
-        self.check_pages(unchecked)
-        self._is_trusted[unchecked] = True
-
-    def check_pages(self, numbers: NDArray[np.int64]) -> None:
-        """Check that the pages with these ascending numbers are as they were written.
-
-        Raises
-        ------
-        CorruptIndexError
-            A page differs from its checksum.
-        """
-        if self._store.is_remote:
-            self._mapping.need(_ranges(numbers))
-            self._check_mapped(numbers)
-            return
-        first, rest = np.split(numbers, [_FIRST_PAGES])
-        started = perf_counter()
-        self._check_mapped(first)
-        if perf_counter() - started > _FIRST_PAGES * SLOW_READ_SECONDS:  # from a disk: all others are read at once
-            self._store.will_need(self.entry.path, _ranges(rest))
-        self._check_mapped(rest)
-
-    def _check_mapped(self, numbers: NDArray[np.int64]) -> None:
-        from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - a search of a few keys must not load Numba
-
-        bad = row_checksums.first_bad_row(self.pages, 0, numbers.astype(np.uint64))
-        if bad < len(numbers):
-            self._reject(int(numbers[bad]))
+        self.sealed.check(pages)
 
     def read_pages(self, begin: int, stop: int) -> NDArray[np.uint8]:
         """The pages `[begin, stop)`, checked, in memory of their own: mapped ones would cost a page fault each.
@@ -341,17 +289,13 @@ class LocatorSegment(ZoneFilters):
         CorruptIndexError
             A page differs from its checksum, or a vacuum removed the file.
         """
-        from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - as above
-
         ranges = [(begin * PAGE_BYTES, (stop - begin) * PAGE_BYTES)]
         with reading(f"segment {self.entry.path}"):
             pages = np.frombuffer(self._store.read_ranges(self.entry.path, ranges)[0], np.uint8)
         if len(pages) != ranges[0][1]:
             raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes", got="fewer")
         pages = pages.reshape(-1, PAGE_BYTES)
-        bad = row_checksums.first_bad_row(pages, begin, np.arange(len(pages), dtype=np.uint64))
-        if bad < len(pages):
-            self._reject(begin + bad)
+        self.sealed.check_in(pages, begin, np.arange(len(pages)))
         return pages
 
     # --- damage -------------------------------------------------------------------------------------------------------
@@ -359,8 +303,9 @@ class LocatorSegment(ZoneFilters):
     def verify(self) -> bool:
         """Whether every byte is as it was written; damage is noted."""
         try:
-            for start in range(0, len(self.pages), _PAGES_AT_ONCE):
-                self.check_pages(np.arange(start, min(start + _PAGES_AT_ONCE, len(self.pages))))
+            num_pages = self.layout.num_pages + self.layout.num_directory_pages
+            for start in range(0, num_pages, _PAGES_AT_ONCE):
+                self.sealed.check(np.arange(start, min(start + _PAGES_AT_ONCE, num_pages)), again=True)
         except (CorruptIndexError, StorageError, FileNotFoundError) as error:
             if self._failure is None:
                 self._note(error)
@@ -376,13 +321,3 @@ class LocatorSegment(ZoneFilters):
             raise error
         is_missing = isinstance(error, FileNotFoundError)
         self._failure = f"segment {self.entry.path} must exist, got no such file" if is_missing else str(error)
-
-    def _reject(self, number: int) -> None:
-        raise CorruptIndexError(f"page {number} of segment {self.entry.path} must have the checksum that it carries")
-
-
-def _ranges(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Offset and length of each run of the pages with these ascending numbers."""
-    is_first = np.diff(numbers, prepend=-2) != 1
-    runs = zip(numbers[is_first].tolist(), numbers[np.roll(is_first, -1)].tolist(), strict=True)
-    return [(begin * PAGE_BYTES, (end + 1 - begin) * PAGE_BYTES) for begin, end in runs]

@@ -15,6 +15,7 @@ from zonebloom.bloom.locator_pages import FIRSTS_PER_PAGE, PAGE_BYTES, first_pai
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.locator.layout import KIND, LocatorLayout, deviations_of, encode_tail
+from zonebloom.storage.sealed_rows import seal_rows
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, runs
 from zonebloom.stores.store import Store
 
@@ -76,9 +77,7 @@ class LocatorWriter(SegmentWriter):
 
     def _append(self, pages: NDArray[np.uint8]) -> None:
         if len(pages):
-            from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - as above
-
-            row_checksums.seal_rows(pages, self._num_pages)
+            seal_rows(pages, self._num_pages)
             self._sink.write_unchecked(pages)
             self._num_pages += len(pages)
 

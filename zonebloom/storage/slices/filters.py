@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.numba_loading import kernels_to_read
 from zonebloom.storage.slices.layout import ROWS_PER_BLOCK, WORDS_PER_BLOCK
 from zonebloom.storage.slices.rows import SliceRows
 
@@ -26,10 +27,9 @@ def unsliced(rows: SliceRows, first_zone: int, num_zones: int, first_block: int,
 
     The rows must have been checked. `first_zone` is a multiple of 8.
     """
-    from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
-
+    kernels = kernels_to_read("slices")
     filters = np.empty((num_zones, stop_block - first_block, WORDS_PER_BLOCK), np.uint32)
-    for body, (first, stop) in zip(rows.bodies, rows.layout.bodies(), strict=True):
+    for body, (first, stop) in zip(rows.sealed.bodies, rows.layout.bodies(), strict=True):
         begin, end = max(first, first_block), min(stop, stop_block)
         if begin >= end:
             continue

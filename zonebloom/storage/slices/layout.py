@@ -26,13 +26,11 @@ from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import check_columns, read_batches, reading
 from zonebloom.storage.json_fields import array, integer, record
+from zonebloom.storage.sealed_rows import CHECKSUM_BYTES
 from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, positions_of, runs_of
 
 PAGE_BYTES = 4096
-CHECKSUM_BYTES = 8
 WORDS_PER_BLOCK = 8
-KERNEL_STRIDE = 256
-"""Least bytes of a row whose checksum the kernel computes; shorter rows take another form of XXH3."""
 ROWS_PER_BLOCK = 256
 MIN_STRIDE, MAX_STRIDE = 64, PAGE_BYTES
 _BODY_BYTES = 64 << 20

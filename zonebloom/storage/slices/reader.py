@@ -19,12 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import distinct
+from zonebloom.bloom.numba_loading import kernels_to_read
 from zonebloom.bloom.split_block import block_indexes, measured_fpp
 from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, BlockFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.storage.sealed_rows import CHECKSUM_BYTES
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.filters import unsliced, zone_batches
-from zonebloom.storage.slices.layout import CHECKSUM_BYTES, WORDS_PER_BLOCK, GroupLayout
+from zonebloom.storage.slices.layout import WORDS_PER_BLOCK, GroupLayout
 from zonebloom.storage.slices.rows import SliceRows
 from zonebloom.stores.store import Store
 
@@ -84,7 +86,7 @@ class SliceSegment(BlockFilters):
 
     def release(self) -> None:
         """Unmap the pages that were read; they are mapped again by the next read."""
-        self._rows.release()
+        self._rows.sealed.release()
 
     def _sound(self, read: Callable[[], _Answer]) -> _Answer | None:
         """The result of `read`; None if a row is damaged, now or before.
@@ -147,8 +149,7 @@ class SliceSegment(BlockFilters):
         return super().zones_of_each(hashes) if pairs is None else pairs
 
     def _each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
-        from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
-
+        kernels = kernels_to_read("slices")
         order = np.argsort(hashes)
         self._rows.check_rows_of(hashes[order])
         keys, zones = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -176,8 +177,7 @@ class SliceSegment(BlockFilters):
         return matching_any
 
     def _many(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint8]:
-        from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
-
+        kernels = kernels_to_read("slices")
         bits = np.zeros(-(-len(self) // 8), np.uint8)
         hashes = distinct(hashes)
         self._rows.check_rows_of(hashes)
@@ -193,7 +193,7 @@ class SliceSegment(BlockFilters):
         """
         low = hashes & np.uint64(0xFFFFFFFF)
         block = block_indexes(hashes, self.layout.num_blocks)  # ascending too
-        for rows, (first, stop) in zip(self._rows.bodies, self.layout.bodies(), strict=True):
+        for rows, (first, stop) in zip(self._rows.sealed.bodies, self.layout.bodies(), strict=True):
             begin, end = np.searchsorted(block, (first, stop)).tolist()
             if begin < end:
                 inside = block[begin:end] - np.uint64(first)
@@ -216,8 +216,7 @@ class SliceSegment(BlockFilters):
         return may_match
 
     def _contained_many(self, hashes: NDArray[np.uint64], mask: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
-
+        kernels = kernels_to_read("slices")
         different, place = np.unique(hashes, return_inverse=True)
         self._rows.check_rows_of(different)
         may_match = np.zeros(len(different), np.bool_)

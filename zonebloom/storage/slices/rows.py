@@ -8,9 +8,7 @@ Spec: specs/slices.md#file
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from itertools import islice
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,10 +19,9 @@ from zonebloom.bloom.split_block import bits_in_word, block_indexes
 from zonebloom.bloom.zones import ZonePositions, described_by, parameters_of, zone_schema
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import read_head, reading
-from zonebloom.storage.segment import SegmentEntry, checksum
+from zonebloom.storage.sealed_rows import CHECKSUM_BYTES, SealedRows
+from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.layout import (
-    CHECKSUM_BYTES,
-    KERNEL_STRIDE,
     ROWS_PER_BLOCK,
     WORDS_PER_BLOCK,
     GroupLayout,
@@ -32,15 +29,13 @@ from zonebloom.storage.slices.layout import (
     decode_positions,
     rows_of_hash,
 )
-from zonebloom.stores.store import SLOW_READ_SECONDS, Mapping, Store
+from zonebloom.stores.store import Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_END_BYTES = 16 << 20
 """Most bytes of a head or a tail: ten times the zone runs of 32 704 zones that are a run each."""
-_FIRST_ROWS = 16
-"""Rows that are read before the rest; if they take long, the system gets the advice to read the rest ahead."""
 
 
 class SliceRows:
@@ -66,24 +61,22 @@ class SliceRows:
             tail_start = entry.num_bytes - tail_bytes
             head, tail = store.read_ranges(entry.path, [(0, head_bytes), (tail_start, tail_bytes)])
             size = store.size(entry.path)  # a remote store knows it from the reads
-            if size != entry.num_bytes:
-                raise CorruptIndexError(f"segment {entry.path} must have {entry.num_bytes} bytes", got=size)
-            self._check_span(0, head)
-            self._check_span(len(entry.spans) - 1, tail)
+            entry.check_size(size)
+            entry.check_span(0, head)
+            entry.check_span(len(entry.spans) - 1, tail)
             schema = read_head(pa.py_buffer(head))
             self.layout: GroupLayout = decode_layout(schema, size, entry.path)
+            places = [
+                (self.layout.offset(first * ROWS_PER_BLOCK), (stop - first) * ROWS_PER_BLOCK)
+                for first, stop in self.layout.bodies()
+            ]
+            self.sealed: SealedRows = SealedRows(store, entry, "bit row", self.layout.stride, places)
+            """All bit rows."""
             self.positions: ZonePositions = decode_positions(schema, self.layout.num_zones, entry.path)
             """Positions of the zones in the data."""
             column, column_type = described_by(schema.field(0))
             self.schema: pa.Schema = zone_schema(*parameters_of(schema), column=column, column_type=column_type)
             """Schema of the zone table that the segment holds."""
-
-    def _check_span(self, number: int, data: bytes) -> None:
-        wanted, actual = self.entry.spans[number].checksum, checksum(data)
-        if actual != wanted:
-            raise CorruptIndexError(
-                f"span {number} of segment {self.entry.path} must have checksum {wanted}", got=actual
-            )
 
     @property
     def is_remote(self) -> bool:
@@ -122,40 +115,10 @@ class SliceRows:
         digest = xxhash.xxh3_64_intdigest
         for row, blob, wanted in zip(rows, blobs, words[:, -1].tolist(), strict=True):
             if digest(blob[:-CHECKSUM_BYTES], row) != wanted:
-                self._reject(row)
+                self.sealed.reject(row)
         return words[:, :-1]
 
-    def _reject(self, row: int) -> None:
-        raise CorruptIndexError(f"bit row {row} of segment {self.entry.path} must have the checksum that it carries")
-
     # --- many rows, mapped --------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _mapping(self) -> Mapping:
-        return self._store.mapping(self.entry.path, self.entry.num_bytes)
-
-    def release(self) -> None:
-        """Unmap what was read; it is mapped again when it is needed again."""
-        self._mapping.release()
-
-    @cached_property
-    def bodies(self) -> list[NDArray[np.uint8]]:
-        """The rows of each body, mapped; to be used only for rows that were checked."""
-        mapped = self._mapping.buffer
-        if mapped.size != self.entry.num_bytes:
-            raise CorruptIndexError(
-                f"segment {self.entry.path} must have {self.entry.num_bytes} bytes", got=mapped.size
-            )
-        stride = self.layout.stride
-        bodies = []
-        for offset, (first, stop) in zip(self.layout.body_offsets, self.layout.bodies(), strict=True):
-            num_rows = (stop - first) * ROWS_PER_BLOCK
-            bodies.append(np.frombuffer(mapped, np.uint8, num_rows * stride, offset).reshape(num_rows, stride))
-        return bodies
-
-    @cached_property
-    def _is_trusted(self) -> NDArray[np.bool_]:
-        return np.zeros(self.layout.num_rows, np.bool_)
 
     def check_rows_of(self, hashes: NDArray[np.uint64]) -> None:
         """Check the rows that `hashes` select, unless they were checked before."""
@@ -164,11 +127,11 @@ class SliceRows:
         low_halves = hashes.astype(np.uint32)
         for word in range(WORDS_PER_BLOCK):
             needed[firsts + np.uint64(32 * word) + bits_in_word(low_halves, word)] = True
-        self._check_rows(np.flatnonzero(needed & ~self._is_trusted))
+        self.sealed.check(np.flatnonzero(needed))
 
     def check_blocks(self, num_blocks: int) -> None:
         """Check the rows of the first blocks."""
-        self._check_rows(np.flatnonzero(~self._is_trusted[: num_blocks * ROWS_PER_BLOCK]))
+        self.sealed.check(np.arange(num_blocks * ROWS_PER_BLOCK))
 
     def check_all(self) -> None:
         """Check every row."""
@@ -179,46 +142,6 @@ class SliceRows:
         offset = 0
         for number, span in enumerate(self.entry.spans):
             if span.checksum:
-                self._check_span(number, self._store.read_ranges(self.entry.path, [(offset, span.num_bytes)])[0])
+                self.entry.check_span(number, self._store.read_ranges(self.entry.path, [(offset, span.num_bytes)])[0])
             offset += span.num_bytes
         self.check_all()
-
-    def _fetch(self, rows: NDArray[np.int64]) -> None:
-        """Fetch the ascending `rows` of a remote file into its mapping; those of a local file are read by touch."""
-        if not self.is_remote or not len(rows):
-            return
-        is_first = np.diff(rows, prepend=-2) != 1
-        pairs = zip(rows[is_first].tolist(), rows[np.roll(is_first, -1)].tolist(), strict=True)
-        runs = [(self.layout.offset(first), self.layout.offset(last) + self.layout.stride) for first, last in pairs]
-        self._mapping.need([(start, stop - start) for start, stop in runs])
-
-    def _check_rows(self, rows: NDArray[np.int64]) -> None:
-        self._fetch(rows)
-        rows_per_body = self.layout.blocks_per_body * ROWS_PER_BLOCK
-        for number, body in enumerate(self.bodies):
-            base = number * rows_per_body
-            begin, end = np.searchsorted(rows, (base, base + len(body))).tolist()
-            mine = rows[begin:end]
-            if len(mine):
-                started = perf_counter()
-                self._check_rows_in(body, base, mine[:_FIRST_ROWS] - base)
-                if not self.is_remote and perf_counter() - started > _FIRST_ROWS * SLOW_READ_SECONDS:
-                    ranges = [(self.layout.offset(row), self.layout.stride) for row in mine[_FIRST_ROWS:].tolist()]
-                    self._store.will_need(self.entry.path, ranges)
-                self._check_rows_in(body, base, mine[_FIRST_ROWS:] - base)
-                self._is_trusted[mine] = True
-
-    def _check_rows_in(self, body: NDArray[np.uint8], first_row: int, chosen: NDArray[np.int64]) -> None:
-        stride = self.layout.stride
-        if stride >= KERNEL_STRIDE:
-            from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - a search of a few keys must not load Numba
-
-            bad = row_checksums.first_bad_row(body, first_row, chosen.astype(np.uint64))
-            if bad < len(chosen):
-                self._reject(first_row + int(chosen[bad]))
-            return
-        view, hashed, digest = body.data.cast("B"), stride - CHECKSUM_BYTES, xxhash.xxh3_64_intdigest
-        wanted = body.view(np.dtype("<u8"))[chosen, -1].tolist()
-        for row, digest_of_row in zip(chosen.tolist(), wanted, strict=True):
-            if digest(view[row * stride : row * stride + hashed], first_row + row) != digest_of_row:
-                self._reject(first_row + row)

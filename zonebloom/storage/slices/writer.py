@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.arrow_file import MAGIC
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, runs
 from zonebloom.storage.slices.layout import (
-    CHECKSUM_BYTES,
-    KERNEL_STRIDE,
     PAGE_BYTES,
     ROWS_PER_BLOCK,
     GroupLayout,
@@ -36,25 +33,6 @@ if TYPE_CHECKING:
 KIND = "slices"
 _PADDING_KEY = "zonebloom.padding"
 _BLOCK_BYTES = 32
-
-
-def seal_rows(rows: NDArray[np.uint8], first_row: int) -> None:
-    """Write the checksum of each bit row into its last 8 bytes; `rows` has shape `(num_rows, stride)`.
-
-    Spec: specs/slices.md#row-checksum
-    """
-    num_rows, stride = rows.shape
-    if stride >= KERNEL_STRIDE:
-        from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - Numba is loaded by the first rows, not by import
-
-        row_checksums.seal_rows(rows, first_row)
-        return
-    view = rows.data.cast("B")
-    hashed, digest = stride - CHECKSUM_BYTES, xxhash.xxh3_64_intdigest
-    rows.view(np.dtype("<u8"))[:, -1] = [
-        digest(view[start : start + hashed], seed)
-        for seed, start in enumerate(range(0, num_rows * stride, stride), first_row)
-    ]
 
 
 class _BodyFile(CheckedFile):

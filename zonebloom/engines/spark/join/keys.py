@@ -95,7 +95,7 @@ def collected(column: str, keys: Any) -> pa.Array:
     InvalidArgumentError
         There are more than a million.
 
-    Design: docs/design/spark.md#keys
+    Design: docs/design/spark-reads.md#keys
     """
     if hasattr(keys, "mapInArrow"):
         names = keys.columns

@@ -4,7 +4,7 @@ A `Column` prints `=(user_id, 'u-1')` on a classic session, `==(user_id, u-1)` o
 before Spark 4. Its predicate is a guess, like that of SQL text. Spark compares the guess with the Column before it is
 used.
 
-Design: docs/design/spark.md#conditions
+Design: docs/design/spark-reads.md#conditions
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Spark drops a filter that repeats the filter below it. So `C` implies `A` if the
 `where(C).where(A)` is that of `where(C)`. Classic sessions and Spark Connect give only the texts of plans. The text is
 enough because `A` can only add to the text of the filter. Nothing is executed.
 
-Design: docs/design/spark.md#implied
+Design: docs/design/spark-reads.md#implied
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+_HEADER = re.compile(r"== (?:(?:Parsed|Analyzed|Optimized) Logical|Physical) Plan ==\n")
 _HIDDEN = re.compile(r"\(redacted\)|Filter .*\.\.\. \d+ more fields")
 _FIELDS = "spark.sql.debug.maxToStringFields"
 """Signs that a plan's text is incomplete: a part of a filter is cut, or the session hides it."""
@@ -49,13 +50,24 @@ def plans(frame: DataFrame) -> tuple[str, str | None]:
     whole = explained(frame)
     if "more fields" in whole:
         whole = _explained_whole(frame)
-    analyzed, _, rest = whole.partition("\n== Optimized Logical Plan ==\n")
-    plan, header, _ = rest.partition("\n== Physical Plan ==\n")
-    if not header or _HIDDEN.search(plan):
+    parsed, analyzed, plan = logical_plans(whole)
+    analyzed = f"{parsed}\n{analyzed}"
+    if not plan or _HIDDEN.search(plan):
         return analyzed, None
     plan = "\n".join(map(_sorted_filter, plan.splitlines()))
     numbers: dict[str, int] = {}
     return analyzed, re.sub(r"#(\d+)", lambda found: f"#{numbers.setdefault(found[1], len(numbers))}", plan)
+
+
+def logical_plans(whole: str) -> tuple[str, str, str]:
+    """The parsed, the analyzed and the optimized plan in the text of EXPLAIN EXTENDED; empty without a proof.
+
+    Spark prints literals and names as they are, with line breaks. If one contains a header, any section may end early.
+    """
+    start, *sections = _HEADER.split(whole)
+    if start or len(sections) != 4:  # noqa: PLR2004 - the fourth is the physical plan
+        return "", "", ""
+    return sections[0], sections[1], sections[2]
 
 
 def _sorted_filter(line: str) -> str:

@@ -3,7 +3,7 @@
 Spark's Parquet reader ignores case, and prefers a folder's value to a column of that name. The library does neither. So
 one name may mean different values in Spark and in the library.
 
-Design: docs/design/spark.md#binding
+Design: docs/design/spark-reads.md#binding
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Comparisons of a column with a literal become leaves; AND, OR and NOT join them.
 that only Spark evaluates. Spark's grammar changes and depends on settings. So `translate` lets Spark compare the guess
 with the text before the guess is used. A wrong guess prunes nothing.
 
-Design: docs/design/spark.md#conditions
+Design: docs/design/spark-reads.md#conditions
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ the condition is TRUE. The steps:
 3. if they differ, for example because a function has no Column, Spark proves which comparisons are implied;
 4. `bound` retains the comparisons that Spark evaluates on the values that the index has hashed.
 
-Design: docs/design/spark.md#conditions
+Design: docs/design/spark-reads.md#conditions
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Spark may cast one side of a comparison, by types and settings. The filters have
 evaluate a leaf only if its pair of types is listed below, and Spark compares its literal exactly. Any other leaf
 retains every zone, with a reason.
 
-Design: docs/design/spark.md#binding
+Design: docs/design/spark-reads.md#binding
 """
 
 from __future__ import annotations

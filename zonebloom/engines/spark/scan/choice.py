@@ -2,7 +2,7 @@
 
 If the rows might differ, Spark reads whole files by its own reader.
 
-Design: docs/design/spark.md#choice
+Design: docs/design/spark-reads.md#choice
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
         `asked` is the driver or row ranges, and the rows might differ from Spark's. Or only Spark's own reader can
         evaluate the condition, but it cannot read the files.
 
-    Design: docs/design/spark.md#choice
+    Design: docs/design/spark-reads.md#choice
     """
     if not kept.is_local and not kept.is_native:
         raise InvalidArgumentError(

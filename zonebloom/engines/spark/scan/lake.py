@@ -6,7 +6,7 @@ For each `where` it lists the data set afresh, searches the index, and chooses h
 executors from row ranges, by Spark from few files, or by Spark's plain read. Spark filters what was read by the
 condition as it was given, so the rows are those of a plain read.
 
-Design: docs/design/spark.md#reads
+Design: docs/design/spark-reads.md#reads
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ class Lake:
         InvalidArgumentError
             `method` cannot read this.
 
-        Design: docs/design/spark.md#reads
+        Design: docs/design/spark-reads.md#reads
         """
         read = self.prepare(*conditions, method=method, strict=strict)
         known = read.plan.condition.predicate
@@ -323,7 +323,7 @@ class Lake:
         PredicateError
             The keys are not of the column's type.
 
-        Design: docs/design/spark.md#keys
+        Design: docs/design/spark-reads.md#keys
         """
         values = collected(column, keys)
         read = self._now()._read  # noqa: SLF001 - of its class

@@ -1,6 +1,6 @@
 """The lake of a path, a table or a frame, and the reader of its files.
 
-Design: docs/design/spark.md#reads, docs/design/spark.md#tables
+Design: docs/design/spark-reads.md#reads, docs/design/spark-reads.md#tables
 """
 
 from __future__ import annotations

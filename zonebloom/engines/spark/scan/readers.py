@@ -4,7 +4,7 @@ Spark's Parquet reader does not see the deleted rows, mapped column names or par
 Iceberg table. It opens a store's files with Hadoop's settings and packages, not with `storage_options`. So it reads
 none of these files: `RangeReader` does, without a JAR. `SparkReader` has Spark's own scans, whole or of few files.
 
-Design: docs/design/spark.md#reads
+Design: docs/design/spark-reads.md#reads
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
+from zonebloom.engines.spark.catalog import location_of
 from zonebloom.engines.spark.executors import setting
 from zonebloom.engines.spark.pushdown.names import named
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
@@ -33,6 +34,8 @@ from zonebloom.search.view import View
 
 _GLOB = re.compile(r"([\[\]{}*?\\])")
 _UNFINISHED = "._COPYING_"
+_LOG_OF_A_STREAM = "_spark_metadata"
+"""The folder in which a stream names the files of its finished batches. Spark reads no other file beside it."""
 _CHUNK = 32
 """Paths that Spark lists on the driver; for more it starts a job with a task for each path."""
 _KEY = "__zonebloom_key"
@@ -165,7 +168,7 @@ class SparkReader:
     def schema(self, view: View) -> StructType:
         """The schema of the plain read. If a few files of a folder give it, Spark does not list the others.
 
-        Design: docs/design/spark.md#schema
+        Design: docs/design/spark-reads.md#schema
         """
         listing = view.listing
         few = self._that_give_the_schema(listing)
@@ -185,6 +188,10 @@ class SparkReader:
 
     def is_seen(self, listing: Mapping[str, Any]) -> Callable[[str], bool]:
         """Tells whether Spark's plain read reads a file of the listing."""
+        if self.dataset.layout == "folder" and Path(self.dataset.location, _LOG_OF_A_STREAM).is_dir():
+            frame = self.plain(listing, StructType()) if self.table is None else self.table.frame
+            logged = set(map(location_of, frame.inputFiles()))
+            return lambda path: self.dataset.absolute(path) in logged
         is_keyed, is_listed = are_folders_keys(listing), self.dataset.layout != "folder"
         return partial(is_visible, is_keyed=is_keyed, is_listed=is_listed)
 

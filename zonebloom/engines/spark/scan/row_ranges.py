@@ -94,7 +94,7 @@ def read_rows(
     Rows that are not `wanted` may be missing. The plan names the rows to read, and the zones if a search `found` them.
     Spark's planner gets an estimate of their bytes.
 
-    Design: docs/design/spark.md#row-range-reads, docs/design/spark.md#estimates
+    Design: docs/design/spark-reads.md#row-range-reads, docs/design/spark-reads.md#estimates
     """
     reading, tasks = layout.tasks(rows, asked)
     sent = [pickled((reading.only(task), task)) for task in tasks]
@@ -148,7 +148,7 @@ def _given(view: View, table: pa.Table) -> RowSelection:
         file = view.files.get(path)
         if file is None or file.fragment_id != fragment_id:
             raise _stale(path)
-        sizes[place], is_whole_only[place] = file.num_rows, not file.is_known
+        sizes[place], is_whole_only[place] = file.num_rows, view.files.is_unknown(path)
     is_part = (starts > 0) | (stops < sizes)
     for wrong in np.flatnonzero((stops > sizes) | (is_whole_only & is_part)).tolist():
         raise _stale(paths[wrong])

@@ -1,0 +1,99 @@
+"""What a search needs of the kernels, by NumPy: for a few keys, and for a process without Numba.
+
+Each function has the name and arguments of its kernel. It does not check them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import xxhash
+
+from zonebloom.bloom.split_block import bits_of_hash, block_index, block_indexes, masks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_CHECKSUM_BYTES: Final = 8
+_ROWS_PER_BLOCK: Final = 256
+
+
+def hash_fixed(data: NDArray[np.uint8], width: int) -> NDArray[np.uint64]:
+    """As `xxh64.hash_fixed`."""
+    raw, digest = data.data, xxhash.xxh64_intdigest
+    return np.array([digest(raw[start : start + width]) for start in range(0, len(raw), width)], np.uint64)
+
+
+def hash_variable(data: NDArray[np.uint8], offsets: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """As `xxh64.hash_variable`."""
+    raw, digest, bounds = data.data, xxhash.xxh64_intdigest, offsets.tolist()
+    pairs = itertools.pairwise(bounds)
+    return np.array([digest(raw[start:stop]) for start, stop in pairs], np.uint64)
+
+
+def filter_check(blocks: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """As `sbbf.filter_check`."""
+    wanted = masks(hashes)
+    answers: NDArray[np.bool_] = ((blocks[block_indexes(hashes, len(blocks))] & wanted) == wanted).all(axis=1)
+    return answers
+
+
+def check_zones(filters: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """As `sbbf.check_zones`."""
+    may_match = np.zeros(len(filters), np.bool_)
+    for value, mask in zip(hashes.tolist(), masks(hashes), strict=True):
+        may_match |= ((filters[:, block_index(value, filters.shape[1])] & mask) == mask).all(axis=1)
+    return may_match
+
+
+def check_zones_at(
+    data: NDArray[np.uint8], starts: NDArray[np.uint64], num_blocks: NDArray[np.uint32], hashes: NDArray[np.uint64]
+) -> NDArray[np.bool_]:
+    """As `sbbf.check_zones_at`."""
+    words, firsts = data.view("<u4"), starts.astype(np.int64) // 4
+    places = zip(firsts.tolist(), num_blocks.tolist(), strict=True)
+    return np.array(
+        [filter_check(words[first : first + 8 * count].reshape(-1, 8), hashes).any() for first, count in places],
+        np.bool_,
+    )
+
+
+def rows_of_hash(rows: NDArray[np.uint8], value: int) -> NDArray[np.uint8]:
+    """The eight bit rows of the bits that a hash sets in filters of `len(rows) / 256` blocks."""
+    first = block_index(value, len(rows) // _ROWS_PER_BLOCK) * _ROWS_PER_BLOCK
+    return rows[[first + 32 * word + bit for word, bit in enumerate(bits_of_hash(value))]]
+
+
+def probe_rows(rows: NDArray[np.uint8], hashes: NDArray[np.uint64], *, num_zones: int, out: NDArray[np.uint8]) -> None:
+    """As `slices.probe_rows`."""
+    for value in hashes.tolist():
+        out |= np.bitwise_and.reduce(rows_of_hash(rows, value)[:, : -(-num_zones // 8)], axis=0)
+
+
+def find_live_zone(
+    rows: NDArray[np.uint8], hashes: NDArray[np.uint64], *, live: NDArray[np.uint8], out: NDArray[np.bool_]
+) -> None:
+    """As `slices.find_live_zone`."""
+    for key, value in enumerate(hashes.tolist()):
+        out[key] |= (np.bitwise_and.reduce(rows_of_hash(rows, value), axis=0) & live).any()
+
+
+def unslice_zones(rows: NDArray[np.uint8], out: NDArray[np.uint32], first_zone: int = 0) -> None:
+    """As `slices.unslice_zones`."""
+    columns = rows[:, first_zone // 8 : first_zone // 8 - (-len(out) // 8)]
+    bits = np.unpackbits(columns, axis=1, count=len(out), bitorder="little")
+    packed = np.packbits(np.ascontiguousarray(bits.T), axis=1, bitorder="little")
+    out[:] = packed.view("<u4").reshape(out.shape)
+
+
+def first_bad_row(rows: NDArray[np.uint8], first_row: int, chosen: NDArray[np.uint64]) -> int:
+    """As `row_checksums.first_bad_row`."""
+    stride, digest = rows.shape[1], xxhash.xxh3_64_intdigest
+    view, num_hashed = rows.data.cast("B"), stride - _CHECKSUM_BYTES
+    checksums = rows.view("<u8")[chosen, -1].tolist()
+    for place, (row, checksum) in enumerate(zip(chosen.tolist(), checksums, strict=True)):
+        if digest(view[row * stride : row * stride + num_hashed], first_row + row) != checksum:
+            return place
+    return len(chosen)
