@@ -90,7 +90,7 @@ docs: $(VENV)/docs.stamp ## the documentation as a site, in site/
 	@$(PY) docs/stage.py
 	$(VENV)/bin/zensical build --strict --clean
 
-package: $(VENV)/base.stamp ## sdist and wheel, and what a user gets of them: it works, and each name has a type
+package: $(VENV)/base.stamp ## sdist and wheel, and what a user gets of them: it works, and each public name has a type
 	@.ci/package $(CURDIR)/$(PY)
 
 bench: $(VENV)/bench.stamp ## the benchmarks; results go to bench/results/
