@@ -153,7 +153,7 @@ _OURS = """
 import json, sys, time
 import lance
 import zonebloom as zb
-import zonebloom.index, zonebloom.predicates, zonebloom.search.scan, zonebloom.formats.lance
+import zonebloom.index.index, zonebloom.predicates, zonebloom.search.scan, zonebloom.formats.lance
 absent, present = json.loads(sys.argv[2])
 def run(key):
     began = time.perf_counter()

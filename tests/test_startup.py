@@ -12,14 +12,14 @@ import sys
 
 import pytest
 
-from zonebloom.doors import build_index
+from zonebloom.index.doors import build_index
 
 SMALL_PARTS_OF_PYTHON = {
     *("base64", "binascii", "bisect", "concurrent", "difflib", "fnmatch", "glob", "ipaddress", "locale", "mmap"),
     *("ntpath", "pathlib", "shlex", "urllib"),
     *("grp", "pwd"),  # by the pathlib of Python 3.13
 }
-ROOMS_OF_OTHER_WORK = {"engines", "indexing", "report", "spark"}
+ROOMS_OF_OTHER_WORK = {"engines", "indexing", "spark"}
 SLOW = {
     *("asyncio", "email", "numba", "numpy.ma", "numpy.random", "pandas", "rich", "secrets", "sqlglot", "tempfile"),
     *("pyarrow.acero", "pyarrow.dataset"),
@@ -32,7 +32,7 @@ MODULES_OF_OTHER_WORK = {
         "zonebloom.formats.schema_evolution",
         "zonebloom.search.exists",
     ),
-    *("zonebloom.search.explain", "zonebloom.search.scan"),
+    *("zonebloom.index.report", "zonebloom.search.explain", "zonebloom.search.scan"),
     *("zonebloom.formats.parquet.file", "zonebloom.formats.table", "zonebloom.predicates.comparisons"),
     *("zonebloom.predicates.row_filter", "zonebloom.predicates.sql", "zonebloom.stores.object_client"),
 }

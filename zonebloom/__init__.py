@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
-    from zonebloom.doors import build_index, delete_index, import_index, open_index
     from zonebloom.erasing.erase import erase
     from zonebloom.errors import ZoneBloomError
     from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
     from zonebloom.formats.parquet_blooms import parquet_bloom, parquet_blooms
-    from zonebloom.index import Index
+    from zonebloom.ground.reasons import Reason, ReasonCode
+    from zonebloom.index.doors import build_index, delete_index, import_index, open_index
+    from zonebloom.index.index import Index
     from zonebloom.indexing.whatif import whatif
     from zonebloom.predicates import Equals, IsIn, IsNull, col
     from zonebloom.predicates.selection import Kind, RowSelection
-    from zonebloom.reasons import Reason, ReasonCode
     from zonebloom.search.result import SearchResult
     from zonebloom.search.unindexed_lake import open_lake
     from zonebloom.search.zone_table import ZoneBuilder, ZoneTable
@@ -31,16 +31,16 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "zonebloom.bloom.sbbf": ("Sbbf",),
-    "zonebloom.doors": ("build_index", "delete_index", "import_index", "open_index"),
+    "zonebloom.index.doors": ("build_index", "delete_index", "import_index", "open_index"),
     "zonebloom.erasing.erase": ("erase",),
     "zonebloom.errors": ("ZoneBloomError",),
     "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
     "zonebloom.formats.parquet_blooms": ("parquet_bloom", "parquet_blooms"),
-    "zonebloom.index": ("Index",),
+    "zonebloom.index.index": ("Index",),
     "zonebloom.indexing.whatif": ("whatif",),
     "zonebloom.predicates": ("Equals", "IsIn", "IsNull", "col"),
     "zonebloom.predicates.selection": ("Kind", "RowSelection"),
-    "zonebloom.reasons": ("Reason", "ReasonCode"),
+    "zonebloom.ground.reasons": ("Reason", "ReasonCode"),
     "zonebloom.search.result": ("SearchResult",),
     "zonebloom.search.unindexed_lake": ("open_lake",),
     "zonebloom.search.zone_table": ("ZoneBuilder", "ZoneTable"),

@@ -11,7 +11,7 @@ import pytest
 import zonebloom as zb
 from zonebloom.bloom import kernels_in_numpy as plain
 from zonebloom.bloom.kernels import row_checksums, sbbf, slices, xxh64
-from zonebloom.doors import build_index
+from zonebloom.index.doors import build_index
 
 NUM_ZONES, NUM_BLOCKS = 40, 6
 

@@ -221,7 +221,7 @@ def test_ctrl_c_ends_with_130_and_says_what_stays(built):
 SLOW = """
 import time
 from zonebloom import cli
-from zonebloom.index import Index
+from zonebloom.index.index import Index
 
 def refresh(self, *_, **__):
     print("ready", flush=True)
@@ -248,7 +248,7 @@ def test_names_are_utf8_in_any_locale(tmp_path, locale):
 
 
 def test_an_error_of_ours_is_one_line_and_verbose_shows_where(built, capsys, monkeypatch):
-    monkeypatch.setattr("zonebloom.index.Index.status", lambda _self: 1 / 0)
+    monkeypatch.setattr("zonebloom.index.index.Index.status", lambda _self: 1 / 0)
     monkeypatch.setattr(sys, "argv", ["zonebloom", "status", str(built)])
     assert cli.run() == 1
     message = "zonebloom: internal error: ZeroDivisionError: division by zero; add --verbose to see where\n"

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from zonebloom.cli.demo import run_demo
-from zonebloom.doors import open_index
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.index.doors import open_index
 
 ROWS, FILES, ROWS_PER_ZONE = 50_000, 3, 8192
 

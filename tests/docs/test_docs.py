@@ -20,7 +20,7 @@ from tests.docs.documents import DOCS, PAGES, ROOT, is_program, run_page, write_
 from tests.docs.test_specs import anchors
 from tests.s3 import KEYS, S3Server
 from zonebloom import cli
-from zonebloom.reasons import ReasonCode
+from zonebloom.ground.reasons import ReasonCode
 
 LINK = re.compile(r"(?<!!)\[[^]]*\]\((?P<file>[^)#\s]*)(?:#(?P<anchor>[\w-]+))?\)")
 SPARK = DOCS / "how-to" / "spark.md"

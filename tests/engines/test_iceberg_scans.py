@@ -24,7 +24,7 @@ import zonebloom as zb
 from tests.iceberg_log import commit_deletes, position_deletes
 from zonebloom.engines import iceberg
 from zonebloom.errors import IndexNotFoundError, StaleWarning
-from zonebloom.reasons import ReasonCode
+from zonebloom.ground.reasons import ReasonCode
 
 DAY = dt.date(2026, 1, 1)
 TYPES = {

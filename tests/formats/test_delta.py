@@ -28,7 +28,7 @@ from tests.tables import ROWS_PER_ZONE, assert_same, build, plain, rows, user
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError, ZoneBloomError
 from zonebloom.formats import delta, open_dataset
 from zonebloom.formats.parquet import footer as footers
-from zonebloom.reasons import ReasonCode
+from zonebloom.ground.reasons import ReasonCode
 
 
 def their_rows(root: Path, version: int | None = None) -> pa.Table:

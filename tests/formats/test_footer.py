@@ -23,7 +23,7 @@ from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import DataFile
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.footer import read_footer
-from zonebloom.reasons import ReasonCode
+from zonebloom.ground.reasons import ReasonCode
 from zonebloom.stores.local_file import LocalFile
 
 ROWS = 1000

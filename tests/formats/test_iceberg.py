@@ -41,7 +41,7 @@ from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from tests.s3 import Bucket, S3Server
 from tests.tables import ROWS_PER_ZONE, assert_same, rows, s3_properties, user
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
-from zonebloom.reasons import ReasonCode
+from zonebloom.ground.reasons import ReasonCode
 
 
 def assert_agrees(index: zb.Index, table: Table) -> None:

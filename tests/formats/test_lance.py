@@ -20,7 +20,7 @@ from tests.depth import at_depth
 from tests.tables import assert_same, build, rows, user
 from tests.whole.test_every_type import COLUMNS
 from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError
-from zonebloom.reasons import ReasonCode
+from zonebloom.ground.reasons import ReasonCode
 
 
 def write(root: Path, table: pa.Table, mode: str = "append", **options) -> lance.LanceDataset:

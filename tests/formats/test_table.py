@@ -18,7 +18,7 @@ from tests.conftest import index_of
 from tests.tables import ROWS_PER_ZONE, Delta, Events, Folder, Iceberg, Lance, assert_agrees, build, rows, user
 from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError
 from zonebloom.formats import open_dataset
-from zonebloom.reasons import ReasonCode
+from zonebloom.ground.reasons import ReasonCode
 
 ALL = "id IS NOT NULL"
 

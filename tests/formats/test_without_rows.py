@@ -26,9 +26,9 @@ from tests.formats.test_footer import write_encrypted
 from tests.fuzz.columns import random_columns
 from tests.fuzz.writers import is_readable, writers_of
 from tests.newer import need
-from zonebloom.arrow import plain_array
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet.without_rows import write_without_rows
+from zonebloom.ground.arrow import plain_array
 from zonebloom.stores.local_file import LocalFile
 
 ROWS, GROUP = 3000, 1000

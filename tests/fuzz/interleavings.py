@@ -43,9 +43,9 @@ from zonebloom.errors import (
     InvalidArgumentError,
     ZoneBloomError,
 )
-from zonebloom.index import Index
+from zonebloom.ground.options import BuildOptions, IndexOptions, Kind
+from zonebloom.index.index import Index
 from zonebloom.indexing.create import build
-from zonebloom.options import BuildOptions, IndexOptions, Kind
 from zonebloom.predicates import And
 from zonebloom.search.query import Query
 from zonebloom.storage.fragments import read_fragments
@@ -85,7 +85,7 @@ def single_threaded() -> Iterator[None]:
     Equal bytes of a version are parsed once, which takes a tenth off the time.
     """
     with ExitStack() as stack:
-        stack.enter_context(patch("zonebloom.threads.ThreadPoolExecutor", _Inline))
+        stack.enter_context(patch("zonebloom.ground.threads.ThreadPoolExecutor", _Inline))
         stack.enter_context(patch("zonebloom.storage.commit._pause", lambda *_: None))
         stack.enter_context(patch("zonebloom.storage.manifest._parsed", lru_cache(256)(_parsed)))
         stack.enter_context(warnings.catch_warnings())

@@ -20,9 +20,9 @@ from tests.conftest import flip
 from tests.depth import at_depth
 from zonebloom.bloom.zones import zone_schema
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageError
-from zonebloom.index import Index
+from zonebloom.ground.reasons import ReasonCode
+from zonebloom.index.index import Index
 from zonebloom.indexing.optimize import optimize, optimize_column
-from zonebloom.reasons import ReasonCode
 from zonebloom.storage.manifest import ColumnEntry, commit, list_versions, read_version
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.reader import FEW_HASHES, SliceSegment

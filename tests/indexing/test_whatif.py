@@ -16,8 +16,8 @@ import pytest
 import zonebloom as zb
 from zonebloom.bloom.hashing import hash_values
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.ground.options import SIZINGS
 from zonebloom.indexing.whatif import advice
-from zonebloom.options import SIZINGS
 from zonebloom.types import Forecast
 
 ROWS_PER_ZONE = 256

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from tests.depth import at_depth
 from tests.newer import need
 from zonebloom.errors import PredicateError
+from zonebloom.ground.reasons import ReasonCode
 from zonebloom.predicates import And, Condition, Equals, IsIn, IsNull, Not, Or, parse_predicate
 from zonebloom.predicates import arrow_pickle as et
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.leaves import Piece
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.predicates.terms import LiteralTerm
-from zonebloom.reasons import ReasonCode
 
 f = pc.field
 NULL = pa.scalar(None, pa.bool_())

@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonebloom.bloom.hashing import hash_values
+from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates.coerce import fit_each, fit_values, plain_hash
-from zonebloom.reasons import Reason, ReasonCode
 
 D = decimal.Decimal
 UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")

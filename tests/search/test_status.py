@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 import zonebloom as zb
 from tests.conftest import index_of
 from zonebloom.errors import IndexNotFoundError
-from zonebloom.reasons import Reason, ReasonCode, summed_up
+from zonebloom.ground.reasons import Reason, ReasonCode, summed_up
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests.depth import at_depth
 from zonebloom.bloom.zones import ZoneFilters
-from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.storage.column_reader import ColumnReader, OpenedSegment
 from zonebloom.storage.segment import SegmentEntry, runs
 

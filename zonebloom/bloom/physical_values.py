@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import parquet as pq
-from zonebloom.arrow import plain_array
 from zonebloom.bloom.hashing import hash_values, storage_type, to_hashes
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.errors import InvalidArgumentError, UnsupportedTypeError
+from zonebloom.ground.arrow import parquet as pq
+from zonebloom.ground.arrow import plain_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

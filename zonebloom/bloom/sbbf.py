@@ -22,7 +22,7 @@ from zonebloom.bloom.numba_loading import kernels_to_read
 from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, num_blocks_for
 from zonebloom.bloom.split_block import fold, measured_fpp
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.options import check_fpp
+from zonebloom.ground.options import check_fpp
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Final
 
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.options import check_fpp, check_sizing
+from zonebloom.ground.options import check_fpp, check_sizing
 
 BLOCK_BYTES: Final = 32
 BLOCK_BITS: Final = 256

@@ -18,8 +18,8 @@ from zonebloom.cli.output import print_json, say
 from zonebloom.cli.root import app
 from zonebloom.cli.values import typed_value
 from zonebloom.errors import Words
-from zonebloom.options import Sizing
-from zonebloom.reasons import counted
+from zonebloom.ground.options import Sizing
+from zonebloom.ground.reasons import counted
 
 
 @app.command(examples=("blooms events/ --column user_id --value u-1",))

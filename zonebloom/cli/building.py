@@ -24,12 +24,12 @@ from zonebloom.cli.options import (
 )
 from zonebloom.cli.output import print_json, print_list, say, say_done
 from zonebloom.cli.root import app
-from zonebloom.options import FPP, KINDS, ROWS_PER_ZONE, Kind, Sizing
-from zonebloom.reasons import counted, wrapped
-from zonebloom.rendering import Results, plain
+from zonebloom.ground.options import FPP, KINDS, ROWS_PER_ZONE, Kind, Sizing
+from zonebloom.ground.reasons import counted, wrapped
+from zonebloom.ground.rendering import Results, plain
 
 if TYPE_CHECKING:
-    from zonebloom.index import Index
+    from zonebloom.index.index import Index
 
 _NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal", "bool")
 """Prefixes of the names of types whose values have no quotes in SQL."""
@@ -67,7 +67,7 @@ def build(
     index: str | None,
 ) -> None:
     """Build an index over columns of PATH; data is only read."""
-    from zonebloom.doors import build_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.index.doors import build_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     if dry_run:
         _say_what_a_build_does(path, index)

@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from zonebloom.doors import build_index
 from zonebloom.errors import InvalidArgumentError, ZoneBloomError
-from zonebloom.index import Index
-from zonebloom.reasons import counted
+from zonebloom.ground.reasons import counted
+from zonebloom.index.doors import build_index
+from zonebloom.index.index import Index
 from zonebloom.search.result import Counts
 
 if TYPE_CHECKING:

@@ -44,8 +44,8 @@ def erase(path: str, column: str, values: str, record: Path | None, dry_run: boo
     This changes PATH. Files are rewritten without the rows, the rest as it was; old files of a Delta or Iceberg table
     are removed, and its old versions with them. Exit status 1 if rows are left.
     """
-    from zonebloom.arrow import is_text  # noqa: PLC0415 - `--help` must not load Arrow
     from zonebloom.erasing.erase import erase_by  # noqa: PLC0415 - as above
+    from zonebloom.ground.arrow import is_text  # noqa: PLC0415 - `--help` must not load Arrow
 
     opened = open_it(path, index)
     keys, command = read_values(values, opened, column), shlex.join(["zonebloom", *map(_without_secrets, sys.argv[1:])])

@@ -24,10 +24,10 @@ from zonebloom.cli.options import (
 )
 from zonebloom.cli.output import print_json, read_table, say, write_table
 from zonebloom.cli.root import Group, app
-from zonebloom.reasons import counted
+from zonebloom.ground.reasons import counted
 
 if TYPE_CHECKING:
-    from zonebloom.index import Index
+    from zonebloom.index.index import Index
 
 
 @app.group(cls=Group)
@@ -89,7 +89,7 @@ def import_(path: str, column: str, source: str | None, index: str | None) -> No
 
     With --input, from a file that `lance export` wrote. Zones are checked against the data first.
     """
-    from zonebloom.doors import build_index, import_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.index.doors import build_index, import_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     started, compiled = time.perf_counter(), compile_seconds()
     with busy("importing"):
@@ -160,7 +160,7 @@ def _replaced(path: str, column: str) -> dict[str, Any]:
     """Replace Lance's index of a column; returns a summary of the commit."""
     import tempfile  # noqa: PLC0415 - it loads much
 
-    from zonebloom.doors import build_index  # noqa: PLC0415 - as above
+    from zonebloom.index.doors import build_index  # noqa: PLC0415 - as above
 
     with tempfile.TemporaryDirectory() as folder:
         index = build_index(path, column, index=f"{folder}/index", storage_options=storage_options())

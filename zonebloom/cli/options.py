@@ -136,7 +136,7 @@ def output_options(command: _Command) -> _Command:
 
 def work_options(command: _Command) -> _Command:
     """How a build or refresh works."""
-    from zonebloom.options import COMMIT_EVERY  # noqa: PLC0415 - beside its only use
+    from zonebloom.ground.options import COMMIT_EVERY  # noqa: PLC0415 - beside its only use
 
     workers = click.option("--workers", type=AT_LEAST_ONE, help="Threads; by default the number of cores.")
     commit = click.option(
@@ -173,7 +173,7 @@ def listed(text: str | None) -> list[str] | None:
 
 def open_it(path: str, index: str | None) -> Any:
     """Open the index of a command. It must belong to the data set that the command names."""
-    from zonebloom.doors import open_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.index.doors import open_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     table = path if index and path.endswith(".metadata.json") else None  # this names a snapshot of Iceberg
     opened = open_index(index or path, storage_options=storage_options(), dataset=table)
@@ -192,7 +192,7 @@ def check_output(
     path: Path, opened: Any, *, overwrite: bool, endings: tuple[str, ...] = (".arrow", ".parquet")
 ) -> None:
     """Refuse, before any work, an output file that exists, or that would be read as data or as part of the index."""
-    from zonebloom.report import output_path as outputs  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.index.report import output_path as outputs  # noqa: PLC0415 - `--help` must not load Arrow
 
     outputs.check_output(path, opened.data.pin(), opened.location, endings=endings, overwrite=overwrite)
 

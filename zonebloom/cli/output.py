@@ -18,13 +18,13 @@ import click
 from zonebloom import errors
 from zonebloom.cli.bytes_text import text_of
 from zonebloom.cli.options import is_json
-from zonebloom.rendering import as_text
+from zonebloom.ground.rendering import as_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from zonebloom.index import Index
-    from zonebloom.rendering import Result
+    from zonebloom.ground.rendering import Result
+    from zonebloom.index.index import Index
 
 
 def show(result: Result) -> None:
@@ -110,7 +110,7 @@ def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
     except (ValueError, OverflowError):
-        from zonebloom.arrow import python_value  # noqa: PLC0415 - rarely needed
+        from zonebloom.ground.arrow import python_value  # noqa: PLC0415 - rarely needed
 
         names = batch.schema.names
         rows = [{name: python_value(batch[name][i]) for name in names} for i in range(batch.num_rows)]

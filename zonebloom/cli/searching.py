@@ -36,7 +36,7 @@ from zonebloom.cli.output import (
 from zonebloom.cli.root import app
 from zonebloom.cli.values import read_values
 from zonebloom.errors import Words
-from zonebloom.reasons import counted
+from zonebloom.ground.reasons import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,9 +25,9 @@ from zonebloom.cli.options import (
 from zonebloom.cli.output import print_list, say, say_done, show, shown
 from zonebloom.cli.root import app
 from zonebloom.errors import IndexNotFoundError, Words
-from zonebloom.options import KINDS, Kind, Sizing
-from zonebloom.reasons import counted
-from zonebloom.rendering import plain
+from zonebloom.ground.options import KINDS, Kind, Sizing
+from zonebloom.ground.reasons import counted
+from zonebloom.ground.rendering import plain
 
 if TYPE_CHECKING:
     from zonebloom.indexing.plan import Mode
@@ -203,7 +203,7 @@ def delete(path: str, yes: bool, dry_run: bool, index: str | None) -> None:
 
     Also what is left of a build that was killed before its first commit.
     """
-    from zonebloom.doors import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.index.doors import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     if index is not None:
         with contextlib.suppress(IndexNotFoundError):  # what is left of a build names no data set

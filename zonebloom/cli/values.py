@@ -35,8 +35,8 @@ def read_values(source: str, index: Any, column: str) -> pa.Array:
     InvalidArgumentError
         The file cannot be read, or has no such column, or a line is not a value of the column's type.
     """
-    from zonebloom.arrow import unwrapped  # noqa: PLC0415 - `--help` must not load Arrow
     from zonebloom.bloom.hashing import resolve_column  # noqa: PLC0415 - as above
+    from zonebloom.ground.arrow import unwrapped  # noqa: PLC0415 - `--help` must not load Arrow
 
     wanted = unwrapped(resolve_column(index.view().schema, column).type, keeps_uuid=True)
     path, chosen = _chosen(source)
@@ -106,7 +106,7 @@ def _csv_values(
 
 def _check_header(name: str, column: str, wanted: pa.DataType, source: str) -> None:
     """Refuse a first line that is a value. If any line could be a value, report that the first is read as a header."""
-    from zonebloom.arrow import is_bytes, is_text  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.ground.arrow import is_bytes, is_text  # noqa: PLC0415 - `--help` must not load Arrow
     from zonebloom.predicates.coerce import fit_values  # noqa: PLC0415 - as above
 
     if name == column:
@@ -125,7 +125,7 @@ def typed_value(text: str, wanted: pa.DataType, name: str) -> pa.Array:
     """The value of type `wanted` that `text` spells, as an array; `name` is the column in errors."""
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
-    from zonebloom.arrow import is_bytes, is_text, type_name  # noqa: PLC0415 - as above
+    from zonebloom.ground.arrow import is_bytes, is_text, type_name  # noqa: PLC0415 - as above
 
     try:
         if is_bytes(wanted):
@@ -153,7 +153,7 @@ def _typed(lines: list[tuple[int, str]], wanted: pa.DataType, source: str) -> pa
     """The lines as values of type `wanted`. An empty line is null if the type has no empty value."""
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
-    from zonebloom.arrow import is_bytes, is_text, type_name  # noqa: PLC0415 - as above
+    from zonebloom.ground.arrow import is_bytes, is_text, type_name  # noqa: PLC0415 - as above
     from zonebloom.predicates.coerce import fit_values  # noqa: PLC0415 - as above
 
     if is_text(wanted):

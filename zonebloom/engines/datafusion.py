@@ -12,8 +12,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from zonebloom.doors import open_index
-from zonebloom.index import Index
+from zonebloom.index.doors import open_index
+from zonebloom.index.index import Index
 from zonebloom.search.arrow_dataset import IndexedDataset
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from zonebloom.bloom.hashing import resolve_column
-from zonebloom.doors import open_index
 from zonebloom.formats import ParquetDataset
-from zonebloom.index import Index
+from zonebloom.index.doors import open_index
+from zonebloom.index.index import Index
 from zonebloom.predicates import IsIn, Predicate
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.row_filter import to_expression

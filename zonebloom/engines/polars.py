@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from zonebloom.bloom.hashing import leaf_paths, resolve_column
-from zonebloom.doors import open_index
 from zonebloom.errors import MissingDependencyError
-from zonebloom.index import Index
+from zonebloom.index.doors import open_index
+from zonebloom.index.index import Index
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 from zonebloom.predicates.coerce import fit_values
 

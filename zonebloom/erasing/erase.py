@@ -15,15 +15,15 @@ from typing import Any
 import pyarrow as pa
 
 import zonebloom
-from zonebloom.arrow import python_value
-from zonebloom.doors import open_index
 from zonebloom.erasing.erasure import ErasedFile, Erasure
 from zonebloom.erasing.files import erase_from_files, erased_files, held_files, rows_of
 from zonebloom.erasing.journal import Journal, now
 from zonebloom.errors import InvalidArgumentError, Words
-from zonebloom.index import Index
+from zonebloom.ground.arrow import python_value
+from zonebloom.index.doors import open_index
+from zonebloom.index.index import Index
+from zonebloom.index.report.output_path import check_output
 from zonebloom.predicates.literals import collected, null_mask
-from zonebloom.report.output_path import check_output
 from zonebloom.search.view import View
 
 

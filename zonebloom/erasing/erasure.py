@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from zonebloom.reasons import counted
-from zonebloom.rendering import Result
+from zonebloom.ground.reasons import counted
+from zonebloom.ground.rendering import Result
 from zonebloom.stores.fingerprint import Fingerprint
 
 

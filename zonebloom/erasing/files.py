@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import to_numpy
 from zonebloom.erasing.erasure import ErasedFile, tag_of
 from zonebloom.erasing.journal import Journal
 from zonebloom.errors import DataFileError
 from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.formats.parquet.without_rows import write_without_rows
-from zonebloom.index import Index
+from zonebloom.ground.arrow import to_numpy
+from zonebloom.index.index import Index
 from zonebloom.search.locate import locate
 from zonebloom.search.view import View
 from zonebloom.stores.fingerprint import Fingerprint

@@ -23,7 +23,7 @@ from zonebloom.errors import ConcurrentCommitError, DataFileError, InvalidArgume
 from zonebloom.formats.delta import DeltaDataset
 from zonebloom.formats.iceberg import IcebergDataset, explained, plain_location, relative_path
 from zonebloom.formats.table import raise_store_error
-from zonebloom.index import Index
+from zonebloom.index.index import Index
 from zonebloom.search.view import View
 from zonebloom.stores.locations import is_url
 from zonebloom.stores.open import open_store

@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import distinct, from_values
-from zonebloom.arrow import parquet as pq
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.errors import (
     DataFileError,
@@ -39,13 +37,15 @@ from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library
 from zonebloom.formats.table_folders import METADATA_SUFFIX
+from zonebloom.ground.arrow import distinct, from_values
+from zonebloom.ground.arrow import parquet as pq
+from zonebloom.ground.threads import concurrently
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import LocalFile
 from zonebloom.stores.locations import is_url
 from zonebloom.stores.ranges import coalesced, cut
 from zonebloom.stores.store import ROUND_BYTES
 from zonebloom.stores.stored_file import SeekableFile, StoredFile
-from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

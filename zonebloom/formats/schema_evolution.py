@@ -13,10 +13,10 @@ from itertools import chain
 
 import pyarrow as pa
 
-from zonebloom.arrow import unwrapped
 from zonebloom.bloom import hashing
 from zonebloom.formats.dataset import OpenedFile
 from zonebloom.formats.parquet.file import has_column
+from zonebloom.ground.arrow import unwrapped
 
 _PLAIN_DECIMAL_BITS = 128
 

@@ -28,11 +28,11 @@ from zonebloom.errors import (
     StorageError,
     UnsupportedTypeError,
 )
+from zonebloom.ground.options import BuildOptions, has_bloom
 from zonebloom.indexing.fill import BuildPlan, Inspected, Runner, Threads, as_declared, check_any, default_workers
 from zonebloom.indexing.optimize import MOST_LOCATORS, optimize_column
 from zonebloom.indexing.plan import UNKNOWN_TYPE, Plan, options_of
 from zonebloom.indexing.progress import reporting
-from zonebloom.options import BuildOptions, has_bloom
 from zonebloom.storage.commit import commit_change, release_ids, reserve_ids
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions

@@ -27,12 +27,12 @@ from zonebloom.errors import (
     Words,
 )
 from zonebloom.formats import DatasetSnapshot
+from zonebloom.ground.options import BuildOptions, IndexOptions
 from zonebloom.indexing.apply import apply, inspected, runner_for
 from zonebloom.indexing.fill import Runner
 from zonebloom.indexing.optimize import finish
 from zonebloom.indexing.plan import Scope, options_of, plan_build, plan_refresh
 from zonebloom.indexing.verify import check_imported
-from zonebloom.options import BuildOptions, IndexOptions
 from zonebloom.predicates.selection import RowSelection
 from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import Fragment

@@ -25,7 +25,8 @@ from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot, OpenedFile
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
-from zonebloom.options import IndexOptions, has_bloom, has_locator, num_cores
+from zonebloom.ground.options import IndexOptions, has_bloom, has_locator, num_cores
+from zonebloom.ground.threads import concurrently
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.locator.build import PART_PAIRS, LocatorBuilder, LocatorParts
 from zonebloom.storage.manifest import ColumnEntry
@@ -33,7 +34,6 @@ from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.stores.fingerprint import Fingerprint, wait_until_settled
 from zonebloom.stores.store import Store, undoing
-from zonebloom.threads import concurrently
 
 _WAITING_WORKERS = 8
 _MIN_UNIT_ROWS = 1 << 20

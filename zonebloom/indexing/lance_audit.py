@@ -26,7 +26,7 @@ from zonebloom.formats.lance import LanceSnapshot, explained, fragment_path
 from zonebloom.formats.lance_index import LanceIndex, lance_indexes, read_segment, writer_of
 from zonebloom.formats.parquet.file import has_column
 from zonebloom.formats.schema_evolution import column_values
-from zonebloom.rendering import Result
+from zonebloom.ground.rendering import Result
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,8 +20,6 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import compute as pc
-from zonebloom.arrow import from_numpy
 from zonebloom.bloom.hashing import lance_supports
 from zonebloom.bloom.zones import ZONE_FIELDS, ZoneTable
 from zonebloom.errors import (
@@ -36,8 +34,10 @@ from zonebloom.errors import (
 )
 from zonebloom.formats.lance import LanceDataset, LanceSnapshot, explained, fragment_path, lance_library
 from zonebloom.formats.lance_index import BLOOM_DETAILS, lance_indexes, segment_location
+from zonebloom.ground.arrow import compute as pc
+from zonebloom.ground.arrow import from_numpy
+from zonebloom.ground.rendering import Result
 from zonebloom.indexing.export import zone_table
-from zonebloom.rendering import Result
 from zonebloom.search.result import renumbered_ids
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import ColumnEntry

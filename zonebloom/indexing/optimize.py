@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from zonebloom.bloom.zones import BlockFilters, ZonePositions, zone_schema
 from zonebloom.errors import CorruptIndexError
-from zonebloom.reasons import counted
-from zonebloom.rendering import Result
+from zonebloom.ground.reasons import counted
+from zonebloom.ground.rendering import Result
+from zonebloom.ground.threads import concurrently
 from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import is_in_runs, read_fragments
 from zonebloom.storage.locator.merge import merge_all
@@ -35,7 +36,6 @@ from zonebloom.storage.snapshot import load_trusted
 from zonebloom.storage.transaction import Change, ColumnChange
 from zonebloom.storage.zone_segment import Zone, ZoneSegment, ZoneWriter
 from zonebloom.stores.store import Store, undoing
-from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

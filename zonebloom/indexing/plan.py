@@ -23,7 +23,7 @@ from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
 from zonebloom.formats.index_location import is_under
-from zonebloom.options import SIZINGS, IndexOptions, Sizing
+from zonebloom.ground.options import SIZINGS, IndexOptions, Sizing
 from zonebloom.storage.fragments import FragmentTable, is_in_runs
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry, column_folder, covered_by

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import distinct
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.bloom.split_block import measured_fpp
@@ -21,8 +20,9 @@ from zonebloom.bloom.zones import BlockFilters, ZoneFilters, ZoneTable
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, InvalidZoneTableError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
-from zonebloom.options import has_bloom
-from zonebloom.rendering import Result
+from zonebloom.ground.arrow import distinct
+from zonebloom.ground.options import has_bloom
+from zonebloom.ground.rendering import Result
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry

@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError, Words
-from zonebloom.reasons import counted
-from zonebloom.rendering import Result, Results
+from zonebloom.ground.reasons import counted
+from zonebloom.ground.rendering import Result, Results
 from zonebloom.storage.manifest import (
     Manifest,
     check_kept,

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.errors import PredicateError
+from zonebloom.ground.reasons import ReasonCode
 from zonebloom.predicates.arrow_pickle import Call, Field, Literal, Node, Tree, UnreadableExpressionError, take_apart
 from zonebloom.predicates.leaves import Condition, Equals, IsIn, IsNull, Piece
 from zonebloom.predicates.simplify import merged
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.predicates.tree import And, Or, Predicate, check_depth, fold
-from zonebloom.reasons import ReasonCode
 
 _MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)  # null_matching_behavior of is_in, as its options are serialized
 _FLOAT32_MAX = float(np.finfo(np.float32).max)

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.arrow import from_values, is_bytes, is_narrow_decimal, is_text, python_value, type_name
 from zonebloom.bloom.hashing import column_path, resolve_column
 from zonebloom.errors import PredicateError, first_line
+from zonebloom.ground.arrow import from_values, is_bytes, is_narrow_decimal, is_text, python_value, type_name
 from zonebloom.predicates.coerce import fit_each, fit_values
 from zonebloom.predicates.coerce.temporal import moment_of, ticks_below
 from zonebloom.predicates.exact_numbers import (
@@ -49,7 +49,7 @@ from zonebloom.predicates.literals import is_null_literal, taken
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 else:
-    from zonebloom.arrow import compute as pc
+    from zonebloom.ground.arrow import compute as pc
 
 _PAST_ALL_FLOATS = {
     True: {"<": "<", "<=": "<", ">": ">=", ">=": ">="},

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from zonebloom.arrow import python_value
 from zonebloom.errors import PredicateError
+from zonebloom.ground.arrow import python_value
+from zonebloom.ground.reasons import ReasonCode
 from zonebloom.predicates.literals import collected, is_null_literal, single
 from zonebloom.predicates.terms import LiteralTerm, Term, columns_of
 from zonebloom.predicates.tree import Predicate
-from zonebloom.reasons import ReasonCode
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from zonebloom.arrow import is_bytes
 from zonebloom.errors import PredicateError
+from zonebloom.ground.arrow import is_bytes
 from zonebloom.predicates.comparisons import Operand, column_operand, compare, compare_operands, is_in, result_type
 from zonebloom.predicates.leaves import Comparison, Condition, Equals, IsIn, IsNull, Like, Piece
 from zonebloom.predicates.sql_writer import as_sql, term_sql
@@ -23,7 +23,7 @@ from zonebloom.predicates.tree import And, Not, Or, Predicate, balanced
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 else:
-    from zonebloom.arrow import compute as pc
+    from zonebloom.ground.arrow import compute as pc
 
 _CRASHING_NUMERAL = r"[eE][+-]?0*[1-9][0-9]{2}|\.[0-9]{100}"
 """Numerals for which pyarrow 26 reads beyond its table of powers of ten and crashes. They raise an error instead."""

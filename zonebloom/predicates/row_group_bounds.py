@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import to_numpy
+from zonebloom.ground.arrow import to_numpy
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.leaves import Comparison, Equals, IsIn
 from zonebloom.predicates.terms import LiteralTerm, Term

@@ -24,7 +24,7 @@ import numpy as np
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID, MAX_ROWS
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.reasons import counted
+from zonebloom.ground.reasons import counted
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -165,7 +165,7 @@ class RowSelection:
 
     def _repr_html_(self) -> str:
         """For notebooks: the number of rows, and the first ranges."""
-        from zonebloom.rendering import Table, headed, listed  # noqa: PLC0415 - only for people
+        from zonebloom.ground.rendering import Table, headed, listed  # noqa: PLC0415 - only for people
 
         first = self._head(_SHOWN_RANGES)
         more = [f"and {len(self) - len(first):,} more ranges"] if len(self) > len(first) else []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.arrow import python_value
+from zonebloom.ground.arrow import python_value
 from zonebloom.predicates.leaves import (
     SHOWN_VALUES,
     Comparison,

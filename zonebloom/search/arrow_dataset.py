@@ -26,12 +26,12 @@ import pyarrow.dataset as pads
 from pyarrow import fs
 
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
+from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Equals, Predicate, parse_predicate
 from zonebloom.predicates.arrow_expression import unread
 from zonebloom.predicates.arrow_pickle import Call, Field, Node, UnreadableExpressionError, take_apart
 from zonebloom.predicates.selection import RowSelection
 from zonebloom.predicates.terms import LiteralTerm
-from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult
 from zonebloom.search.scan import scan, tasks_of

@@ -12,12 +12,12 @@ from operator import and_, or_
 from typing import Protocol
 
 from zonebloom.errors import PredicateError, Words
+from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import And, Condition, Equals, IsIn, IsNull, Not, Or, Predicate
 from zonebloom.predicates.leaves import OfTerms, Piece, pruned_by
 from zonebloom.predicates.selection import Bounds, RowSelection
 from zonebloom.predicates.sql_writer import as_sql
 from zonebloom.predicates.terms import columns_of
-from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.evaluate import (
     BoundPredicate,
     Decided,

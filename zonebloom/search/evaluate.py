@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates.selection import Bounds, RowSelection
-from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.zone_grid import ZoneGrid
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrow import is_narrow_decimal, plain_array
 from zonebloom.bloom import hashing
 from zonebloom.bloom.zones import ZoneFilters, ZonesOfEach
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.arrow import is_narrow_decimal, plain_array
 from zonebloom.predicates import IsIn
 from zonebloom.predicates.coerce import FitOfEach, fit_each
 from zonebloom.predicates.exact_numbers import equal_number, is_number, number_of

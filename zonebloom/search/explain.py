@@ -13,11 +13,11 @@ import numpy as np
 
 from zonebloom.bloom.locator_pages import KEY_BITS
 from zonebloom.errors import ZoneBloomError
+from zonebloom.ground.reasons import Reason, ReasonCode, counted
+from zonebloom.ground.rendering import Result, Table, label, plain
 from zonebloom.predicates import Equals, IsIn, Predicate
 from zonebloom.predicates.selection import Kind, RowSelection
 from zonebloom.predicates.sql_writer import as_sql
-from zonebloom.reasons import Reason, ReasonCode, counted
-from zonebloom.rendering import Result, Table, label, plain
 from zonebloom.search.evaluate import ProbedColumn
 from zonebloom.search.probe import hashes_of
 from zonebloom.search.query import Query

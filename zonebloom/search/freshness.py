@@ -18,11 +18,11 @@ import numpy as np
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot
+from zonebloom.ground.reasons import Reason, ReasonCode
+from zonebloom.ground.threads import concurrently
 from zonebloom.predicates.selection import RowSelection
-from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.storage.fragments import CHANGED, Fragment, FragmentTable
 from zonebloom.stores.fingerprint import Fingerprint
-from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrow import from_numpy
 from zonebloom.bloom import hashing
 from zonebloom.formats.parquet.file import places_of
+from zonebloom.ground.arrow import from_numpy
 from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.evaluate import ProbedColumn
 from zonebloom.search.exists import Keys, comparable, comparable_keys

@@ -24,13 +24,13 @@ from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.parquet.bloom import ChunkFilter, Probe
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.schema_evolution import conformed
+from zonebloom.ground.reasons import Reason, ReasonCode
+from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import And, Condition, Equals, IsIn, Not, Or, Predicate
 from zonebloom.predicates.leaves import pruned_by
 from zonebloom.predicates.selection import Bounds, RowSelection
-from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.fingerprint import wait_until_settled
-from zonebloom.threads import concurrently
 
 _OPENERS = 16
 """Threads that read filters; on an object store they mostly wait."""

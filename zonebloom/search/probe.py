@@ -17,16 +17,16 @@ import pyarrow as pa
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.zones import ZoneFilters
+from zonebloom.ground.reasons import Reason, ReasonCode
+from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Equals, IsIn, IsNull, Predicate
 from zonebloom.predicates.coerce import fit_each, fit_values, plain_hash
 from zonebloom.predicates.exact_numbers import number_of
 from zonebloom.predicates.leaves import pruned_by
 from zonebloom.predicates.literals import collected, is_collection, null_mask
-from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.storage.column_reader import SEGMENTS_AT_ONCE
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.snapshot import Snapshot
-from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

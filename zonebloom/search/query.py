@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from zonebloom.errors import Words
+from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Condition, Predicate
 from zonebloom.predicates.selection import Bounds
-from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.bind import bind
 from zonebloom.search.evaluate import BoundPredicate, Undecided, evaluate
 from zonebloom.search.probe import Probes

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy
+from zonebloom.ground.arrow import from_numpy
+from zonebloom.ground.reasons import Reason, counted, summed_up
+from zonebloom.ground.rendering import Result, Table, funnel, plain
 from zonebloom.predicates.selection import Kind, RowSelection
-from zonebloom.reasons import Reason, counted, summed_up
-from zonebloom.rendering import Result, Table, funnel, plain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrow import from_numpy, plain_array, rounds_floats, some_leaf, to_numpy, without_views
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, Words, first_line
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.options import num_cores
+from zonebloom.ground.arrow import from_numpy, plain_array, rounds_floats, some_leaf, to_numpy, without_views
+from zonebloom.ground.options import num_cores
+from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.plain_matcher import plain_matcher
 from zonebloom.predicates.row_filter import to_expression
@@ -32,7 +33,6 @@ from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.store import ROUND_BYTES
 from zonebloom.stores.stored_file import ByteRange
-from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from zonebloom.options import Kind, has_bloom
-from zonebloom.reasons import Reason, ReasonCode, counted, gone_zones, percent, summed_up
-from zonebloom.rendering import Result, Results, label
+from zonebloom.ground.options import Kind, has_bloom
+from zonebloom.ground.reasons import Reason, ReasonCode, counted, gone_zones, percent, summed_up
+from zonebloom.ground.rendering import Result, Results, label
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.snapshot import Snapshot

@@ -14,7 +14,7 @@ from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot, open_dataset
 from zonebloom.formats.hive import infer_fields
 from zonebloom.formats.schema_evolution import unified
-from zonebloom.reasons import ReasonCode
+from zonebloom.ground.reasons import ReasonCode
 from zonebloom.search.searchable import Searchable
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import Manifest

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_values, without_views
 from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
 from zonebloom.errors import (
     ColumnNotFoundError,
@@ -27,9 +26,10 @@ from zonebloom.errors import (
     first_line,
 )
 from zonebloom.formats import DatasetSnapshot, hive
+from zonebloom.ground.arrow import from_values, without_views
+from zonebloom.ground.reasons import Reason, ReasonCode, counted
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.selection import Bounds, RowSelection
-from zonebloom.reasons import Reason, ReasonCode, counted
 from zonebloom.search.evaluate import ProbedColumn
 from zonebloom.search.freshness import Files
 from zonebloom.search.result import TouchedRanges

@@ -17,11 +17,11 @@ import numpy as np
 
 from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.reasons import Reason, ReasonCode
+from zonebloom.ground.threads import concurrently
 from zonebloom.predicates.selection import RowSelection
-from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.storage.segment import SegmentEntry, covered_by, joined_runs
 from zonebloom.storage.slices.reader import FEW_HASHES
-from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,7 +22,7 @@ import pyarrow as pa
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.formats import Declared
-from zonebloom.options import KINDS, SIZINGS, Kind
+from zonebloom.ground.options import KINDS, SIZINGS, Kind
 from zonebloom.storage.arrow_file import read_schema, reading
 from zonebloom.storage.fragments import FragmentListEntry
 from zonebloom.storage.json_fields import (

@@ -25,7 +25,8 @@ from zonebloom.errors import (
     Words,
     ZoneBloomError,
 )
-from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.ground.reasons import Reason, ReasonCode
+from zonebloom.ground.threads import concurrently
 from zonebloom.storage.column_reader import SEGMENTS_AT_ONCE, ColumnReader, OpenedSegment
 from zonebloom.storage.fragments import FragmentListEntry, FragmentTable, is_in_runs, read_fragments
 from zonebloom.storage.manifest import ColumnEntry, Manifest, check_kept, list_versions, read_version
@@ -34,7 +35,6 @@ from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.zone_segment import ZoneSegment
 from zonebloom.stores.locations import joined
 from zonebloom.stores.store import Store
-from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

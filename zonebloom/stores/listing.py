@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
+from zonebloom.ground.threads import concurrently
 from zonebloom.stores.fingerprint import Fingerprint
-from zonebloom.threads import concurrently
 
 _AT_ONCE = 128
 

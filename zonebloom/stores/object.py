@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.ground.threads import concurrently
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import StorageOptions, Url, absolute, is_url
 from zonebloom.stores.object_client import NewObjectFile, ObjectClient, Part
@@ -32,7 +33,6 @@ from zonebloom.stores.object_file import ObjectFile
 from zonebloom.stores.positioned import write_at
 from zonebloom.stores.ranges import PART_BYTES, coalesced, cut
 from zonebloom.stores.store import Level, Traffic
-from zonebloom.threads import concurrently
 
 _FRESH_SECONDS = 1.0
 """Seconds for which the size of an object that was read is used without asking again."""

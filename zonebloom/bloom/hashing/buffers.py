@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import compute as pc
 from zonebloom.bloom.hashing.types import hash_plan, is_view
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.arrow import compute as pc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import compute as pc
-from zonebloom.arrow import distinct
 from zonebloom.bloom.hashing.buffers import fixed_buffers, stored_array, validity_of, variable_buffers
 from zonebloom.bloom.hashing.types import hash_plan
 from zonebloom.bloom.numba_loading import is_worth_loading, kernels_to_read
+from zonebloom.ground.arrow import compute as pc
+from zonebloom.ground.arrow import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import unwrapped
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
 from zonebloom.bloom.sizing import num_blocks_for
@@ -23,7 +22,8 @@ from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import zone_schema
 from zonebloom.bloom.zones.table import MAX_ZONES_PER_BATCH, ZoneTable
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.options import FPP, ROWS_PER_ZONE, Sizing, check_fpp, check_rows_per_zone
+from zonebloom.ground.arrow import unwrapped
+from zonebloom.ground.options import FPP, ROWS_PER_ZONE, Sizing, check_fpp, check_rows_per_zone
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

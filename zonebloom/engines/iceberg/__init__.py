@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from zonebloom.engines.iceberg.rewrite import Rewrite, delete, upsert
 from zonebloom.formats.iceberg import pyiceberg_tables
-from zonebloom.index import Index
+from zonebloom.index.index import Index
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -25,9 +25,9 @@ from pyiceberg.typedef import Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.properties import property_as_int
 
-from zonebloom.arrow import plain_array
 from zonebloom.bloom.hashing import column_array
 from zonebloom.errors import DataFileError
+from zonebloom.ground.arrow import plain_array
 
 
 class NotedOutputs:

@@ -17,9 +17,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask, Table
 
 from zonebloom import predicates
-from zonebloom.doors import open_index
 from zonebloom.errors import DataFileError, StaleWarning, first_line
 from zonebloom.formats.iceberg import relative_path
+from zonebloom.index.doors import open_index
 from zonebloom.predicates import IsIn, IsNull, Predicate
 from zonebloom.search.result import SearchResult
 

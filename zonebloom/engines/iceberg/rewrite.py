@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from zonebloom.doors import open_index
 from zonebloom.engines.iceberg.rows import as_declared
 from zonebloom.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, StorageError, first_line
 from zonebloom.formats.iceberg import explained, planned, pyiceberg_tables, relative_path
-from zonebloom.index import Index
+from zonebloom.ground.rendering import Result
+from zonebloom.index.doors import open_index
+from zonebloom.index.index import Index
 from zonebloom.predicates import IsIn
 from zonebloom.predicates.literals import collected
 from zonebloom.predicates.row_filter import to_expression
-from zonebloom.rendering import Result
 from zonebloom.search.exists import comparable
 from zonebloom.search.locate import files_for
 from zonebloom.search.scan import read_candidates

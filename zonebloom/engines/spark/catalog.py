@@ -22,7 +22,6 @@ from urllib.parse import unquote
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from zonebloom.doors import open_index
 from zonebloom.engines.spark.pushdown.implied import explained, logical_plans
 from zonebloom.engines.spark.pushdown.names import resolves
 from zonebloom.engines.spark.versions import logger_of_errors
@@ -31,7 +30,8 @@ from zonebloom.formats import Dataset, open_dataset
 from zonebloom.formats.detect import has_log_at
 from zonebloom.formats.lance import LanceDataset
 from zonebloom.formats.table_folders import is_table_folder
-from zonebloom.index import Index
+from zonebloom.index.doors import open_index
+from zonebloom.index.index import Index
 from zonebloom.indexing.versions import delete_index
 from zonebloom.search.view import View
 from zonebloom.stores.open import open_store

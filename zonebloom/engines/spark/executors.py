@@ -23,7 +23,7 @@ from weakref import WeakSet
 import zonebloom
 from zonebloom import errors
 from zonebloom.errors import InvalidArgumentError, MissingDependencyError, StorageError, ZoneBloomError
-from zonebloom.threads import concurrently
+from zonebloom.ground.threads import concurrently
 
 if TYPE_CHECKING:
     import pyarrow as pa

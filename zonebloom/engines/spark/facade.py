@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from zonebloom.doors import build_index
 from zonebloom.engines.spark.catalog import Catalog, Place
 from zonebloom.engines.spark.executors import session_of
 from zonebloom.engines.spark.explain import Explained
@@ -29,13 +28,14 @@ from zonebloom.engines.spark.scan.read import lake_of, layout_of
 from zonebloom.engines.spark.scan.row_ranges import map_candidates, searched
 from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.formats.hive import Partitions
-from zonebloom.index import Index
+from zonebloom.ground.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Kind, Sizing
+from zonebloom.index.doors import build_index
+from zonebloom.index.index import Index
 from zonebloom.indexing.optimize import Optimization
 from zonebloom.indexing.plan import Mode, Paths
 from zonebloom.indexing.progress import Progress
 from zonebloom.indexing.refresh import Refresh
 from zonebloom.indexing.versions import Vacuum
-from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Kind, Sizing
 from zonebloom.search.explain import explain
 from zonebloom.search.result import SearchResult
 

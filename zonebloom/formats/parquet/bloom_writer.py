@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import compute as pc
-from zonebloom.arrow import distinct
 from zonebloom.bloom.hashing import column_array, hash_plan, hash_values
 from zonebloom.bloom.physical_values import plain_type, plain_values, value_type
 from zonebloom.bloom.sbbf import Sbbf
@@ -37,7 +35,9 @@ from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.file import DataFile, has_column
 from zonebloom.formats.parquet.row_groups import BLOOM_LENGTH, BLOOM_OFFSET
 from zonebloom.formats.parquet.thrift import ThriftError
-from zonebloom.options import Sizing, check_fpp
+from zonebloom.ground.arrow import compute as pc
+from zonebloom.ground.arrow import distinct
+from zonebloom.ground.options import Sizing, check_fpp
 from zonebloom.stores.local_file import LocalFile
 
 if TYPE_CHECKING:

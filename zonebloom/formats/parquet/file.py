@@ -11,8 +11,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy, without_views
-from zonebloom.arrow import parquet as pq
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, first_line
@@ -30,6 +28,8 @@ from zonebloom.formats.parquet.row_groups import (
 )
 from zonebloom.formats.parquet.statistics import bounds_of, null_count, unpacking
 from zonebloom.formats.parquet.thrift import ThriftError
+from zonebloom.ground.arrow import from_numpy, without_views
+from zonebloom.ground.arrow import parquet as pq
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.ranges import coalesced
 from zonebloom.stores.store import ROUND_BYTES

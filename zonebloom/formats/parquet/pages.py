@@ -19,7 +19,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import parquet as pq
 from zonebloom.formats.parquet.footer import Footer, metadata_of
 from zonebloom.formats.parquet.page_index import DICTIONARY_ENCODINGS, PageMap, page_encoding, page_maps
 from zonebloom.formats.parquet.thrift import (
@@ -35,6 +34,7 @@ from zonebloom.formats.parquet.thrift import (
     write_list,
     write_struct,
 )
+from zonebloom.ground.arrow import parquet as pq
 from zonebloom.stores.local_file import LocalFile
 from zonebloom.stores.stored_file import ByteRange, StoredFile
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.arrow import parquet as pq
+from zonebloom.ground.arrow import parquet as pq
 
 _STATISTICS = 12
 _MIN_MAX, _OLD_MIN_MAX, _NULL_COUNT = (6, 5), (2, 1), 3

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import parquet as pq
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.parquet import thrift
@@ -41,6 +40,7 @@ from zonebloom.formats.parquet.row_groups import (
     UNCOMPRESSED_BYTES,
 )
 from zonebloom.formats.parquet.thrift import Field, ThriftError
+from zonebloom.ground.arrow import parquet as pq
 from zonebloom.stores.stored_file import ByteRange, StoredFile
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from zonebloom.options import FPP, ROWS_PER_ZONE, Sizing
-from zonebloom.reasons import counted
-from zonebloom.rendering import Result, Table, Whole, text
+from zonebloom.ground.options import FPP, ROWS_PER_ZONE, Sizing
+from zonebloom.ground.reasons import counted
+from zonebloom.ground.rendering import Result, Table, Whole, text
 
 MUCH_SMALLER = 1 / 3
 """Filters of this share of a locator's bytes are worth their false zones."""

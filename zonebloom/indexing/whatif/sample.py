@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrow import unwrapped
 from zonebloom.bloom import hashing
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
+from zonebloom.ground.arrow import unwrapped
 from zonebloom.indexing.whatif.trial import Outcome, Trial, trials
 from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.open import open_store

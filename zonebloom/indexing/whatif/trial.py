@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.zones import ZoneBuilder, zone_schema
-from zonebloom.options import SIZINGS, Sizing
+from zonebloom.ground.options import SIZINGS, Sizing
 from zonebloom.storage.locator.build import LocatorBuilder, LocatorParts
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.segment import SegmentEntry

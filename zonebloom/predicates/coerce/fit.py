@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_values, is_bytes, plain_array
 from zonebloom.bloom.hashing import is_supported, storage_type
 from zonebloom.errors import PredicateError, first_line
+from zonebloom.ground.arrow import from_values, is_bytes, plain_array
+from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates.coerce import numbers, temporal, texts
 from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
 from zonebloom.predicates.coerce.sources import Source, groups, source_of
 from zonebloom.predicates.literals import collected, is_collection, literal, null_mask, taken
-from zonebloom.reasons import Reason, ReasonCode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

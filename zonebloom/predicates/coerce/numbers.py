@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import to_numpy
+from zonebloom.ground.arrow import to_numpy
 from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
 from zonebloom.predicates.coerce.sources import Number
 from zonebloom.predicates.exact_numbers import unit_bounds

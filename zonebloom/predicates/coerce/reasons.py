@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.reasons import ReasonCode
+from zonebloom.ground.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

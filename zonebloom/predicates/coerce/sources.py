@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_values
+from zonebloom.ground.arrow import from_values
 from zonebloom.predicates.coerce.reasons import MisfitError
 from zonebloom.predicates.literals import from_numpy_array, is_null_literal
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import compute as pc
+from zonebloom.ground.arrow import compute as pc
 from zonebloom.predicates.coerce.reasons import Part, misfit
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import compute as pc
+from zonebloom.ground.arrow import compute as pc
 from zonebloom.predicates.coerce.reasons import Part, misfit
 
 HEX_ID: Final = r"^([0-9A-Fa-f]{2}){8,}$"

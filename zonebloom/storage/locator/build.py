@@ -20,11 +20,11 @@ import pyarrow as pa
 from zonebloom.bloom import hashing
 from zonebloom.bloom.locator_pages import MAX_ZONES
 from zonebloom.bloom.zones import ZonePositions
-from zonebloom.options import check_rows_per_zone
+from zonebloom.ground.options import check_rows_per_zone
+from zonebloom.ground.threads import concurrently
 from zonebloom.storage.locator.writer import LocatorWriter
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.stores.store import Store, delete_all
-from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import distinct
 from zonebloom.bloom.numba_loading import kernels_to_read
 from zonebloom.bloom.split_block import block_indexes, measured_fpp
 from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, BlockFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.ground.arrow import distinct
 from zonebloom.storage.sealed_rows import CHECKSUM_BYTES
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.filters import unsliced, zone_batches

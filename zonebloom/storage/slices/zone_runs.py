@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy, to_numpy
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import CorruptIndexError
+from zonebloom.ground.arrow import from_numpy, to_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

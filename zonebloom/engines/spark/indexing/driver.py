@@ -22,6 +22,7 @@ from zonebloom.engines.spark.indexing import tasks
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.table import TableSnapshot
+from zonebloom.ground.options import has_bloom, has_locator
 from zonebloom.indexing.fill import (
     BuildPlan,
     BuiltColumns,
@@ -34,7 +35,6 @@ from zonebloom.indexing.fill import (
     units_of,
 )
 from zonebloom.indexing.plan import sizing_of
-from zonebloom.options import has_bloom, has_locator
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.stores.fingerprint import Fingerprint

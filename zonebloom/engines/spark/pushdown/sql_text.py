@@ -32,11 +32,11 @@ from zonebloom.engines.spark.pushdown.types import (
     date_of,
 )
 from zonebloom.errors import PredicateError
+from zonebloom.ground.reasons import ReasonCode
 from zonebloom.predicates import Equals, IsIn, IsNull, Not, Predicate
 from zonebloom.predicates.leaves import Comparison
 from zonebloom.predicates.sql import SqlReader, column_name
 from zonebloom.predicates.terms import LiteralTerm, Term
-from zonebloom.reasons import ReasonCode
 
 COMPARED_LITERALS = 64
 """Literals of a list that Spark compares. Of a longer list Spark gets only the first; the others must have its form."""

@@ -21,13 +21,13 @@ import pyarrow as pa
 from pyspark.sql import types
 from pyspark.sql.types import DataType, StructField, StructType
 
-from zonebloom.arrow import is_text, unwrapped
 from zonebloom.bloom.hashing import resolve_column
 from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
 from zonebloom.engines.spark.pushdown.names import Names
+from zonebloom.ground.arrow import is_text, unwrapped
+from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Equals, IsNull, Not, leaves
 from zonebloom.predicates.terms import Term
-from zonebloom.reasons import Reason, ReasonCode
 
 if TYPE_CHECKING:
     from zonebloom.search.view import View

@@ -39,7 +39,7 @@ from zonebloom.engines.spark.scan.splits import TooWideError
 from zonebloom.engines.spark.versions import IS_BEFORE_4
 from zonebloom.errors import ColumnNotFoundError, DataFileError, IndexNotFoundError, InvalidArgumentError
 from zonebloom.formats import ParquetDataset
-from zonebloom.index import Index
+from zonebloom.index.index import Index
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.selection import RowSelection
 from zonebloom.predicates.sql_writer import as_sql

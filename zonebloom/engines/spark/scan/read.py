@@ -16,7 +16,7 @@ from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import RangeReader, Reader, SparkReader
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import ParquetDataset
-from zonebloom.index import Index
+from zonebloom.index.index import Index
 
 _FILES_BY_PATH = "InMemoryFileIndex"
 """The listing that a plan names if it reads files by their paths, without the log of a table."""

@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from zonebloom.arrow import to_numpy, without_views
 from zonebloom.engines.spark.pushdown.calendars import check_calendar, is_old_writer
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.scan.types import arrow_schema, as_spark
@@ -31,11 +30,12 @@ from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, DatasetSnapshot, ParquetDataset
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.table import TableSnapshot
+from zonebloom.ground.arrow import to_numpy, without_views
+from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import And, Predicate
 from zonebloom.predicates.plain_matcher import Matcher, plain_matcher
 from zonebloom.predicates.tree import conjuncts
 from zonebloom.search.scan import filled, rows_at, tasks_of
-from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

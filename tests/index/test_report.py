@@ -17,7 +17,7 @@ import zonebloom as zb
 from tests.browser import Browser, Page
 from tests.conftest import Lake, Outcome
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.report.content import Content, FileState
+from zonebloom.index.report.content import Content, FileState
 
 NUM_KEPT = "kept().files.length"
 KEPT_COLOUR = (213, 94, 0)

@@ -11,10 +11,10 @@ from string import Template
 
 import numpy as np
 
-from zonebloom.options import has_bloom
-from zonebloom.reasons import counted, percent
-from zonebloom.rendering import Results, Share, Table, as_html, listed
-from zonebloom.report.content import Content, FileState, KeptRanges
+from zonebloom.ground.options import has_bloom
+from zonebloom.ground.reasons import counted, percent
+from zonebloom.ground.rendering import Results, Share, Table, as_html, listed
+from zonebloom.index.report.content import Content, FileState, KeptRanges
 from zonebloom.search.explain import Explanation
 
 _LONGEST_CONDITION = 100
@@ -35,7 +35,7 @@ def page(content: Content) -> str:
         "versions": _versions(content),
         "data": _drawing(content),
     }
-    template = Template(files("zonebloom.report").joinpath("page.html").read_text("utf-8"))
+    template = Template(files("zonebloom.index.report").joinpath("page.html").read_text("utf-8"))
     return template.substitute(parts)
 
 

@@ -21,9 +21,10 @@ import pyarrow as pa
 
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
 from zonebloom.formats import Dataset, DatasetSnapshot, dataset_from_json, open_dataset
-from zonebloom.options import COMMIT_EVERY, BuildOptions
+from zonebloom.ground.options import COMMIT_EVERY, BuildOptions
+from zonebloom.ground.reasons import counted
+from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Predicate
-from zonebloom.reasons import counted
 from zonebloom.search.probe import Probes, probed
 from zonebloom.search.query import Query
 from zonebloom.search.searchable import Searchable
@@ -32,10 +33,11 @@ from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
 from zonebloom.storage.snapshot import Snapshot, load_snapshot, load_trusted
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.store import Store, Traffic
-from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from zonebloom.formats.hive import Partitions
+    from zonebloom.ground.options import Kind, Sizing
+    from zonebloom.ground.rendering import Results
     from zonebloom.indexing.fill import Runner
     from zonebloom.indexing.lance_export import LanceExport
     from zonebloom.indexing.optimize import Optimization
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
     from zonebloom.indexing.refresh import Refresh
     from zonebloom.indexing.verify import Verification
     from zonebloom.indexing.versions import Vacuum, Version
-    from zonebloom.options import Kind, Sizing
-    from zonebloom.rendering import Results
     from zonebloom.search.arrow_dataset import IndexedDataset
     from zonebloom.search.status import IndexedColumn, Status
     from zonebloom.search.zone_table import ZoneTable
@@ -103,7 +103,7 @@ class Index(Searchable):
 
     def _repr_html_(self) -> str:
         """The facts of the open version, for notebooks; nothing is listed."""
-        from zonebloom.rendering import headed  # noqa: PLC0415 - a plain search shows nothing
+        from zonebloom.ground.rendering import headed  # noqa: PLC0415 - a plain search shows nothing
 
         return headed(repr(self), self.indexed_columns()._repr_html_())
 
@@ -350,9 +350,9 @@ class Index(Searchable):
         InvalidArgumentError
             The file exists and `overwrite` is false, or the path is in the data set or in the index.
         """
-        from zonebloom.report.content import Content  # noqa: PLC0415 - as above
-        from zonebloom.report.output_path import check_output  # noqa: PLC0415 - a plain search does without
-        from zonebloom.report.page import page  # noqa: PLC0415 - as above
+        from zonebloom.index.report.content import Content  # noqa: PLC0415 - as above
+        from zonebloom.index.report.output_path import check_output  # noqa: PLC0415 - a plain search does without
+        from zonebloom.index.report.page import page  # noqa: PLC0415 - as above
 
         output = check_output(path, self.data.pin(), self.location, endings=(".html",), overwrite=overwrite)
         conditions = where if isinstance(where, (list, tuple)) else [where]

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from zonebloom.threads import concurrently
+from zonebloom.ground.threads import concurrently
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])

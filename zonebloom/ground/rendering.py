@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from zonebloom.reasons import percent, wrapped
+from zonebloom.ground.reasons import percent, wrapped
 
 _NUMBER = "style='text-align:right;white-space:nowrap'"
 _TEXT = "style='text-align:left'"
