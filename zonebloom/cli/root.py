@@ -97,7 +97,7 @@ class Command(click.Command):
                 formatter.write_dl(named)
         for title, is_advanced in (("Options", False), ("Advanced", True)):
             options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
-            records = [one.get_help_record(ctx) for one in options if (one.name in _ADVANCED) == is_advanced]
+            records = [option.get_help_record(ctx) for option in options if (option.name in _ADVANCED) == is_advanced]
             with formatter.section(title):
                 formatter.write_dl([record for record in records if record])
 

@@ -47,10 +47,10 @@ _KEYS_OF_HUDI = {b"hoodie_min_record_key", b"hoodie_max_record_key", b"org.apach
 
 def rows_of(view: View, column: str, values: Any) -> dict[str, NDArray[np.int64]]:
     """The rows that equal any of `values`, read and compared: for each file with some, their numbers in order."""
-    found = locate(view, column, values, exact=True)
-    encoded = found["path"].combine_chunks().dictionary_encode()
+    located = locate(view, column, values, exact=True)
+    encoded = located["path"].combine_chunks().dictionary_encode()
     is_row = encoded.is_valid()
-    paths, rows = encoded.filter(is_row), found["row"].combine_chunks().filter(is_row)
+    paths, rows = encoded.filter(is_row), located["row"].combine_chunks().filter(is_row)
     numbers, offsets = to_numpy(paths.indices, np.int32), to_numpy(rows, np.int64)
     names = paths.dictionary.to_pylist()
     return {name: np.unique(offsets[numbers == number]) for number, name in sorted(enumerate(names), key=_name)}
@@ -60,10 +60,10 @@ def _name(numbered: tuple[int, str]) -> str:
     return numbered[1]
 
 
-def held_files(view: View, found: dict[str, NDArray[np.int64]]) -> list[ErasedFile]:
+def held_files(view: View, rows: dict[str, NDArray[np.int64]]) -> list[ErasedFile]:
     """The files with rows, as they are now."""
-    fingerprints = {path: view.files[path].fingerprint for path in found}
-    return [ErasedFile(path, len(found[path]), one.size, tag_of(one)) for path, one in fingerprints.items()]
+    listed = {path: view.files[path].fingerprint for path in rows}
+    return [ErasedFile(path, len(rows[path]), now.size, tag_of(now)) for path, now in listed.items()]
 
 
 def erase_from_files(index: Index, column: str, values: pa.Array | list[Any], journal: Journal) -> None:
@@ -80,11 +80,11 @@ def erase_from_files(index: Index, column: str, values: pa.Array | list[Any], jo
         if not isinstance(dataset, ParquetDataset):
             raise TypeError("only folders and files come here")
         _settle(dataset.store, journal)
-        found = rows_of(view, column, values)
-        if not found:
+        rows = rows_of(view, column, values)
+        if not rows:
             break
-        for file in held_files(view, found):
-            _erase_from(dataset.store, file, view.files[file.path].fingerprint, found[file.path], journal)
+        for file in held_files(view, rows):
+            _erase_from(dataset.store, file, view.files[file.path].fingerprint, rows[file.path], journal)
         index.refresh()
 
 

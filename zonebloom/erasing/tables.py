@@ -62,10 +62,10 @@ def _delete_all(index: Index, column: str, values: Any, journal: Journal, delete
     """Delete until no row is found. Before each delete the journal knows the files with rows."""
     for _ in range(PASSES):
         view = index.view()
-        found = rows_of(view, column, values)
-        if not found:
+        rows = rows_of(view, column, values)
+        if not rows:
             break
-        journal.add("held", [asdict(file) for file in held_files(view, found)])
+        journal.add("held", [asdict(file) for file in held_files(view, rows)])
         with suppress(ConcurrentCommitError):  # the next pass plans anew
             delete()
         index.refresh()

@@ -232,7 +232,7 @@ def _lost_rows(
 
 def _lost_nulls(snapshot: LanceSnapshot, column: str, nulls: Mapping[int, list[int]]) -> list[int]:
     """The null rows that Lance does not find with its indexes; `nulls` has addresses by fragment."""
-    fragments = [snapshot.table.get_fragment(number) for number, found in nulls.items() if found]
+    fragments = [snapshot.table.get_fragment(number) for number, addresses in nulls.items() if addresses]
     if not fragments:
         return []
     with explained(snapshot.location, "the nulls of "):

@@ -180,9 +180,9 @@ class Catalog:
         InvalidArgumentError
             As `open` and `check_is_read_by_spark` say.
         """
-        found = self.open(given, index)
-        check_is_read_by_spark(found.data)
-        return found.view()
+        opened = self.open(given, index)
+        check_is_read_by_spark(opened.data)
+        return opened.view()
 
     def has_index(self, frame: DataFrame) -> bool:
         """Whether an index lies beside the files of `frame`. The plan of `frame` is not checked."""
@@ -208,9 +208,9 @@ class Catalog:
 
     def indexes(self, given: Iterable[Any]) -> DataFrame:
         """One row for each index that has a name, and for each index of `given`."""
-        found = [(name, self.opened(place)) for name, place in self._places()]
+        named = [(name, self.opened(place)) for name, place in self._places()]
         rows = []
-        for name, index in (*found, *((None, self.open(one)) for one in given)):
+        for name, index in (*named, *((None, self.open(source)) for source in given)):
             columns = index.indexed_columns()
             shown = (index.location, index.data.location, index.version, index.columns, index.num_fragments)
             rows.append((name, *shown, index.num_rows, sum(column.index_bytes for column in columns)))
@@ -219,8 +219,8 @@ class Catalog:
     def _places(self) -> list[tuple[str, str]]:
         if self.system_path is None:
             return []
-        found = open_store(self.system_path, self.storage_options).files("")
-        names = {path.split("/")[0] for path in found if path.split("/")[1:2] == ["versions"]}
+        paths = open_store(self.system_path, self.storage_options).files("")
+        names = {path.split("/")[0] for path in paths if path.split("/")[1:2] == ["versions"]}
         return [(name, f"{self.system_path.rstrip('/')}/{name}") for name in sorted(names)]
 
     def columns(self, index: Index) -> DataFrame:
@@ -252,8 +252,8 @@ def location_of(url: str) -> str:
 
 def table_of(frame: DataFrame) -> str | None:
     """The name of the catalog's table that `frame` scans; None if it scans files by path."""
-    found = re.search(r"^[\s:+|-]*Relation ([^\[\n]+)\[.*\] parquet$", explained(frame), re.MULTILINE)
-    return found[1] if found else None
+    relation = re.search(r"^[\s:+|-]*Relation ([^\[\n]+)\[.*\] parquet$", explained(frame), re.MULTILINE)
+    return relation[1] if relation else None
 
 
 def _files_of(frame: DataFrame) -> list[str]:

@@ -147,9 +147,9 @@ class Cluster:
         results: dict[int, Any] = {}
 
         def run(chosen: Sequence[int]) -> None:
-            found = self._collect(common, [sent[number] for number in chosen], function.__qualname__)
+            answers = self._collect(common, [sent[number] for number in chosen], function.__qualname__)
             with self._lock:
-                for place, result in found.items():
+                for place, result in answers.items():
                     results[chosen[place]] = result
                     if on_result is not None:
                         on_result(result)
@@ -268,26 +268,28 @@ def shipped(
 
         import pyarrow  # noqa: ICN001, PLC0415 - as above
 
-        found, is_first = "", True
+        problem, is_first = "", True
         for is_last in (False, True):
             try:
                 import zonebloom as there  # noqa: PLC0415 - as above
 
-                found = "" if there.__version__ == version else f"version {there.__version__}"
+                problem = "" if there.__version__ == version else f"version {there.__version__}"
                 if importlib.util.find_spec("numba") is None:
-                    found = "none that can be used (No module named 'numba')"
+                    problem = "none that can be used (No module named 'numba')"
                 first = importlib.machinery.PathFinder.find_spec("zonebloom")
                 is_first = first is None or first.origin == there.__spec__.origin
             except ImportError as error:
-                found = f"none that can be imported ({error})"
-            if not is_last and (found or not is_first):  # imported before this version was sent, or for another session
-                for one in [one for one in sys.modules if one.partition(".")[0] == "zonebloom"]:
-                    del sys.modules[one]
-        if not found:
+                problem = f"none that can be imported ({error})"
+            if not is_last and (
+                problem or not is_first
+            ):  # imported before this version was sent, or by another session
+                for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == "zonebloom"]:
+                    del sys.modules[loaded]
+        if not problem:
             return getattr(importlib.import_module(module), name)(*arguments, given)
         if is_told:
-            return iter([pyarrow.RecordBatch.from_pylist([{"number": -1, "found": found, "result": b""}])])
-        message = f"executors must have zonebloom {version} as the driver has, got {found}"
+            return iter([pyarrow.RecordBatch.from_pylist([{"number": -1, "found": problem, "result": b""}])])
+        message = f"executors must have zonebloom {version} as the driver has, got {problem}"
         raise ImportError(f"{message}; install it there, or send it: docs/how-to/spark-cluster.md")
 
     run.__name__ = label

@@ -33,7 +33,9 @@ class Explained:
         rows: list[tuple[Any, ...]] = [(part, kept[part], total[part], None, None, None, None) for part in kept]
         rows.append(("method", None, None, choice.method, choice.why, None, None))
         reasons = self.search.result.reasons
-        rows += [("reason", None, None, one.code.value, one.message, one.column, one.path) for one in reasons]
+        rows += [
+            ("reason", None, None, reason.code.value, reason.message, reason.column, reason.path) for reason in reasons
+        ]
         return self.spark.createDataFrame(rows, _SCHEMA)
 
     def to_dict(self) -> dict[str, Any]:

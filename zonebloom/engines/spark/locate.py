@@ -58,9 +58,9 @@ def keys_located(sent: bytes, column: str, batches: Iterable[pa.RecordBatch]) ->
     for batch in batches:
         if view is None:
             view = View(load_snapshot(store, version), dataset, listing)
-        for found in _lines(view, column, batch.column(0)):
-            numbers = [found[name].cast(pa.int64()) for name, kind in _PLACES if kind == "long"]
-            arrays = [batch.column(0).take(found["key_index"].combine_chunks()), found["path"], *numbers]
+        for lines in _lines(view, column, batch.column(0)):
+            numbers = [lines[name].cast(pa.int64()) for name, kind in _PLACES if kind == "long"]
+            arrays = [batch.column(0).take(lines["key_index"].combine_chunks()), lines["path"], *numbers]
             table = pa.table(arrays, names=[batch.schema.names[0], *dict(_PLACES)])
             yield from table.to_batches()
 
@@ -76,13 +76,13 @@ def _lines(view: View, column: str, keys: pa.Array) -> Iterator[pa.Table]:
     yield from _for_each_key(library.locate(view, column, keys, exact=False), keys)
 
 
-def _for_each_key(found: pa.Table, keys: pa.Array) -> Iterator[pa.Table]:
-    """`found` with a line for each key in place of a line for any key, in parts of at most a million lines."""
-    yield found.filter(found["key_index"].is_valid())
-    of_any = found.filter(found["key_index"].is_null())
+def _for_each_key(located: pa.Table, keys: pa.Array) -> Iterator[pa.Table]:
+    """`located` with a line for each key in place of a line for any key, in parts of at most a million lines."""
+    yield located.filter(located["key_index"].is_valid())
+    of_any = located.filter(located["key_index"].is_null())
     slots = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
     step = max(1, _MOST_LINES // max(1, len(of_any)))
     for first in range(0, len(slots) if len(of_any) else 0, step):
         part = slots[first : first + step]
         lines = of_any.take(pa.array(np.tile(np.arange(len(of_any)), len(part))))
-        yield lines.set_column(0, found.schema.field(0), pa.array(np.repeat(part, len(of_any)), pa.int64()))
+        yield lines.set_column(0, located.schema.field(0), pa.array(np.repeat(part, len(of_any)), pa.int64()))

@@ -66,7 +66,7 @@ def pruned_sql(catalog: Catalog, text: str, args: Any = None, **lakes: Lake | Da
 
     Design: docs/design/spark-reads.md#sql
     """
-    frames = {name: one.toDF() if isinstance(one, Lake) else one for name, one in lakes.items()}
+    frames = {name: lake.toDF() if isinstance(lake, Lake) else lake for name, lake in lakes.items()}
     whole = _run(catalog.spark, text, args, frames)
     try:
         return _query(catalog, text, args, frames, lakes).pruned(whole) or whole
@@ -93,8 +93,8 @@ def references_of(text: str) -> list[Reference]:
         return []
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         return []
-    own = {one.alias.lower() for one in trees[0].find_all(exp.CTE)}
-    return sorted(_references(text, trees[0], own), key=lambda one: one.start)
+    own = {query.alias.lower() for query in trees[0].find_all(exp.CTE)}
+    return sorted(_references(text, trees[0], own), key=lambda reference: reference.start)
 
 
 def _references(text: str, tree: exp.Query, own: set[str]) -> Iterator[Reference]:
@@ -157,11 +157,11 @@ def rewritten(text: str, references: Sequence[Reference], *, has_fields: bool) -
     >>> rewritten("SELECT '{' FROM t", [Reference("t", 16, 17, " AS t")], has_fields=False)
     "SELECT '{{' FROM {zonebloom_scan_0} AS t"
     """
-    made, last = "", 0
-    for number, one in enumerate(references):
-        made += _escaped(text[last : one.start], has_fields) + f"{{{_SCAN}{number}}}{one.alias}"
-        last = one.stop
-    return made + _escaped(text[last:], has_fields)
+    fields, last = "", 0
+    for number, reference in enumerate(references):
+        fields += _escaped(text[last : reference.start], has_fields) + f"{{{_SCAN}{number}}}{reference.alias}"
+        last = reference.stop
+    return fields + _escaped(text[last:], has_fields)
 
 
 def _escaped(text: str, has_fields: bool) -> str:  # noqa: FBT001 - of a text that is formatted already
@@ -244,9 +244,9 @@ class Query:
         return [guesses[place] if place in sure else None for place in places]
 
 
-def _is_same_plan(one: DataFrame, other: DataFrame) -> bool:
+def _is_same_plan(query: DataFrame, other: DataFrame) -> bool:
     """Whether two queries have the same optimized plan. `sameSemantics` would report any two WITH as different."""
-    plan = optimized_plan(one)
+    plan = optimized_plan(query)
     return plan is not None and plan == optimized_plan(other)
 
 
@@ -259,14 +259,14 @@ def _read(source: DataFrame, lake: Lake, wanted: Predicate) -> DataFrame:
 def _guess(plan: str, number: int, lake: Lake) -> Predicate | None:
     """The comparisons in the filter right above scan `number`, read from its text."""
     lines = plan.splitlines()
-    place = next((one for one, line in enumerate(lines) if f"MapInArrow {_SCAN}{number}(" in line), 0)
+    place = next((line_number for line_number, line in enumerate(lines) if f"MapInArrow {_SCAN}{number}(" in line), 0)
     above = re.match(r"[\s:+|-]*Filter (.*)", lines[place - 1]) if place else None
     binder = lake.binder()
-    found: list[Predicate] = []
+    comparisons: list[Predicate] = []
     for piece in parts_of(above[1]) if above else ():
         with contextlib.suppress(PredicateError, UnboundError):
-            found.append(Or([_leaf(one, binder) for one in parts_of(piece, " OR ")]))
-    return And(found) if found else None
+            comparisons.append(Or([_leaf(part, binder) for part in parts_of(piece, " OR ")]))
+    return And(comparisons) if comparisons else None
 
 
 def _leaf(text: str, binder: Binder) -> Predicate:
@@ -277,11 +277,11 @@ def _leaf(text: str, binder: Binder) -> Predicate:
     PredicateError, UnboundError
         `text` is not such a comparison, or the filters do not evaluate it.
     """
-    found = _LEAF.fullmatch(text)
-    if found is None:
+    match = _LEAF.fullmatch(text)
+    if match is None:
         raise PredicateError("a comparison must be of a column with literals", got=f"{text:.200}")
-    name, one, listed, unique = found[1] or found[3], found[2], found[4], found[5]
-    texts = [one] if one is not None else listed.split(",") if listed is not None else unique.split(", ")
+    name, single, listed, unique = match[1] or match[3], match[2], match[4], match[5]
+    texts = [single] if single is not None else listed.split(",") if listed is not None else unique.split(", ")
     target = binder.target(binder.path(name))
     values = [binder.printed(each, target) for each in texts]
     leaf = Equals(name, values[0]) if len(values) == 1 else IsIn(name, values)

@@ -87,9 +87,9 @@ def described(spark: Any, table: str, partition: str = "") -> dict[str, Any]:
     names = [name for name, _ in rows]
     start = max((place for place, name in enumerate(names) if name.startswith("# Detailed ")), default=len(rows))
     pairs = dict(reversed(rows[start:]))  # of two values the first: the second is the table's, for a partition
-    found: dict[str, Any] = {key.lower().replace(" ", "_"): value for key, value in pairs.items()}
-    options = found.get("storage_properties", "[]")
-    return found | {
+    details: dict[str, Any] = {key.lower().replace(" ", "_"): value for key, value in pairs.items()}
+    options = details.get("storage_properties", "[]")
+    return details | {
         "storage_properties": _OPTION.findall(options[1:-1]),
         "partition_columns": "# Partition Information" in names[:start],
     }

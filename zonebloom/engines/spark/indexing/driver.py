@@ -90,8 +90,8 @@ class SparkRunner:
         num_tasks = min(-(-len(files) // _FOOTERS_PER_TASK), self._cluster.slots * _TASKS_PER_SLOT)
         size = -(-len(files) // num_tasks)
         shares = [files[first : first + size] for first in range(0, len(files), size)]
-        found = self._cluster.map(tasks.read_footers, sent_dataset(dataset), shares)
-        return collect(outcome for share in found for outcome in share)
+        outcomes = self._cluster.map(tasks.read_footers, sent_dataset(dataset), shares)
+        return collect(outcome for share in outcomes for outcome in share)
 
     def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
         """Compare the estimated size of the index with `max_index_bytes`.
@@ -130,8 +130,8 @@ class SparkRunner:
 
     def run(self, function: Callable[..., T], store: Store, *arguments: Any) -> T:
         """`function(store, *arguments)` in one task."""
-        found: T = self._cluster.map(tasks.call, store, [(function, arguments)])[0]
-        return found
+        result: T = self._cluster.map(tasks.call, store, [(function, arguments)])[0]
+        return result
 
     def _shares(self, units: Sequence[Unit], total: int) -> list[list[Unit]]:
         """Units for each task, with about equal rows."""
@@ -158,12 +158,12 @@ def _num_rows(unit: Unit) -> int:
 
 def _union(columns: Iterable[str], results: Sequence[BuiltColumns]) -> BuiltColumns:
     whole = BuiltColumns({column: [] for column in columns}, {column: set() for column in columns})
-    for one in results:
-        whole.rows += one.rows
-        whole.failed |= one.failed
+    for built in results:
+        whole.rows += built.rows
+        whole.failed |= built.failed
         for column in whole.segments:
-            whole.segments[column] += one.segments[column]
-            whole.unfit[column] |= one.unfit[column]
+            whole.segments[column] += built.segments[column]
+            whole.unfit[column] |= built.unfit[column]
     return whole
 
 
@@ -174,7 +174,7 @@ def estimated_bytes(column: ColumnEntry, fragments: Sequence[Fragment]) -> int:
     if has_bloom(column.kind):
         sizing = sizing_of(column)
         zone = num_blocks_for(column.rows_per_zone, column.fpp, "exact" if sizing == "adaptive" else sizing) * 32
-        estimate += sum(-(-one // column.rows_per_zone) for one in rows) * zone
+        estimate += sum(-(-num_rows // column.rows_per_zone) for num_rows in rows) * zone
     if has_locator(column.kind):
         estimate += math.ceil(_LOCATOR_BYTES_PER_ROW * sum(rows))
     return estimate

@@ -24,7 +24,7 @@ def read_footers(
 ) -> list[tuple[str, tuple[Fragment, pa.Schema] | str]]:
     """Each of `files` with its fragment and schema, or the reason why it has none. Equal schemas are pickled once."""
     schemas: list[pa.Schema] = []
-    found = []
+    outcomes = []
     for path, fingerprint, fragment_id in files:
         outcome = inspect(dataset, path, fingerprint, fragment_id)
         if not isinstance(outcome, str):
@@ -32,8 +32,8 @@ def read_footers(
             if schema not in schemas:
                 schemas.append(schema)
             outcome = fragment, schemas[schemas.index(schema)]
-        found.append((path, outcome))
-    return found
+        outcomes.append((path, outcome))
+    return outcomes
 
 
 def optimize_newest(store: Store) -> Optimization:

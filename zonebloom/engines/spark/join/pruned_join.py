@@ -100,12 +100,12 @@ def _candidates(
             return predicate
         predicates.append(predicate)
     try:
-        found = lake.prepare(And(predicates))
+        read = lake.prepare(And(predicates))
     except PredicateError as error:
         return str(error)
-    if found.method != "plain":
-        return found.frame
-    kept, total = found.plan.result.kept, found.plan.result.total
+    if read.method != "plain":
+        return read.frame
+    kept, total = read.plan.result.kept, read.plan.result.total
     share = kept.rows / max(total.rows, 1)
     shown = f"{kept.files} of {total.files} files may hold one of {keys.num_rows:,} keys, {share:.0%} of the rows"
     return f"{shown}; an index with a locator is more exact, and a data set sorted by {indexed[0]} is read less"
@@ -113,22 +113,22 @@ def _candidates(
 
 def _predicate(name: str, values: pa.Array, *, null_safe: bool) -> Predicate | str:
     """A condition that is true in each row of the big side with one of `values`, or the reason why there is none."""
-    known = values.drop_null()
-    if pa.types.is_floating(known.type) and pc.any(pc.is_nan(known)).as_py():
+    keys = values.drop_null()
+    if pa.types.is_floating(keys.type) and pc.any(pc.is_nan(keys)).as_py():
         return f"a NaN among the keys {name} equals NaN of any bits; join it apart"
-    if has_old(pa.chunked_array([known])):
+    if has_old(pa.chunked_array([keys])):
         return f"keys {name} before 1901 may be of another calendar in old files; join them apart"
     if not null_safe or not values.null_count:
-        return IsIn(name, known)
-    if len(known) > _MAX_NULL_SAFE_KEYS:
+        return IsIn(name, keys)
+    if len(keys) > _MAX_NULL_SAFE_KEYS:
         return f"a null-safe join is pruned for at most {_MAX_NULL_SAFE_KEYS:,} keys {name}; join null apart"
-    return Or([IsIn(name, known), IsNull(name)])
+    return Or([IsIn(name, keys), IsNull(name)])
 
 
 def _null_safe_join(pruned: DataFrame, small: DataFrame, names: Sequence[str], kind: str) -> DataFrame:
     """The join by `<=>`. It has the key columns once, from the side that keeps all its rows."""
     other = {name: name + _SUFFIX for name in names}
-    same = reduce(and_, (named(one).eqNullSafe(named(two)) for one, two in other.items()))
+    same = reduce(and_, (named(name).eqNullSafe(named(renamed)) for name, renamed in other.items()))
     if kind in ("right_semi", "right_anti"):
         return small.join(pruned.withColumnsRenamed(other), same, kind.replace("right", "left"))
     if kind == "right":

@@ -47,7 +47,7 @@ def is_old_writer(metadata: FileMetaData, *, unmarked: bool = False) -> bool:
     if any(mark in pairs for mark in _MARKS):
         return True
     numbers = version.decode("utf-8", "replace").split(".")[:2]
-    return not all(one.isdecimal() for one in numbers) or tuple(map(int, numbers)) < _NEW
+    return not all(number.isdecimal() for number in numbers) or tuple(map(int, numbers)) < _NEW
 
 
 def check_calendar(table: pa.Table, path: str) -> None:

@@ -121,23 +121,23 @@ def prefixed(text: str) -> str:
             return f"{joint.strip().lower()}({', '.join(map(prefixed, parts))})"
     if text.startswith("(NOT ") and text.endswith(")"):
         return f"!({prefixed(text[5:-1])})"
-    found = _INFIX.fullmatch(text)
-    if found is None:
+    match = _INFIX.fullmatch(text)
+    if match is None:
         return text
-    first, operator, rest = found.groups()
+    first, operator, rest = match.groups()
     if operator == "IN":
         return f"in({first}, {rest[1:-1]})"
     return f"{operator}({first}, {rest})" if rest is not None else f"{_PREFIX.get(operator, operator)}({first})"
 
 
 def _of_call(text: str, binder: Binder) -> Predicate:
-    found = _CALL.match(text)
-    if found is None or not text.endswith(")"):
+    match = _CALL.match(text)
+    if match is None or not text.endswith(")"):
         return IsTrue(text) if re.fullmatch(r"[\w.]+", text) else Piece(text)
-    called, inner = found[1], text[found.end() : -1]
+    called, inner = match[1], text[match.end() : -1]
     arguments = _arguments(inner)
     if called in ("and", "or"):
-        return (And if called == "and" else Or)([_of_call(one, binder) for one in arguments])
+        return (And if called == "and" else Or)([_of_call(argument, binder) for argument in arguments])
     if called in ("!", "not"):
         return Not(_of_call(inner, binder))
     if called in ("isNull", "isNotNull"):
@@ -151,7 +151,7 @@ def _of_call(text: str, binder: Binder) -> Predicate:
             return Piece(text)
         name, rest, called = _name(last), literal, _MIRRORED.get(called, called)
     if called == "in":
-        return IsIn(name, [_value(one, name, binder) for one in arguments[1:]])
+        return IsIn(name, [_value(argument, name, binder) for argument in arguments[1:]])
     value = _value(rest, name, binder)
     if called == "<=>":
         return EqualsNull(name) if value is None else Equals(name, value, null_safe=True)

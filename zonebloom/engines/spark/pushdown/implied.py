@@ -56,7 +56,7 @@ def plans(frame: DataFrame) -> tuple[str, str | None]:
         return analyzed, None
     plan = "\n".join(map(_sorted_filter, plan.splitlines()))
     numbers: dict[str, int] = {}
-    return analyzed, re.sub(r"#(\d+)", lambda found: f"#{numbers.setdefault(found[1], len(numbers))}", plan)
+    return analyzed, re.sub(r"#(\d+)", lambda match: f"#{numbers.setdefault(match[1], len(numbers))}", plan)
 
 
 def logical_plans(whole: str) -> tuple[str, str, str]:
@@ -94,7 +94,7 @@ def parts_of(text: str, joint: str = " AND ") -> list[str]:
             pieces.append(text[first:place])
             first = place + len(joint)
     if pieces:
-        return [one for piece in (*pieces, text[first:]) for one in parts_of(piece, joint)]
+        return [part for piece in (*pieces, text[first:]) for part in parts_of(piece, joint)]
     inner = text[1:-1]
     is_wrapped = text.startswith("(") and text.endswith(")") and joint in inner
     return parts_of(inner, joint) if is_wrapped and _is_balanced(inner) else [text]

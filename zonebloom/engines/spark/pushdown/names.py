@@ -55,7 +55,7 @@ class Names:
     def is_same(self, name: str) -> bool:
         """Whether `name`, a column or the dotted path of a leaf, means the same values to Spark and the index."""
         lower = name.lower()
-        is_twice = any(lower == one or lower.startswith(f"{one}.") for one in self._twice)
+        is_twice = any(lower == twice or lower.startswith(f"{twice}.") for twice in self._twice)
         return not is_twice and name not in self.escaped and self._leaves[lower] == 1
 
 
@@ -66,11 +66,11 @@ def _folders(listing: Iterable[str]) -> tuple[set[str], frozenset[str], frozense
     odd: set[str] = set()
     for folder in {path.rpartition("/")[0] for path in listing}:
         if "=" in folder:
-            found = partition_values(f"{folder}/")
-            keys |= found.keys()
-            odd |= {key for key, text in found.items() if text is not None and not _CANONICAL.fullmatch(text)}
+            values = partition_values(f"{folder}/")
+            keys |= values.keys()
+            odd |= {key for key, text in values.items() if text is not None and not _CANONICAL.fullmatch(text)}
             if re.search(r"%(?![0-7][0-9A-Fa-f])", folder):
-                escaped |= found.keys()
+                escaped |= values.keys()
     return keys, frozenset(escaped), frozenset(odd)
 
 
@@ -109,9 +109,9 @@ def named(*path: str) -> Column:
     return functions.expr(text) if IS_BEFORE_4 and "``" in text else functions.col(text)
 
 
-def respelled(schema: pa.Schema, known: pa.Schema) -> str | None:
-    """A column or inner field of `schema` that `known` has only in another case; None if there is none."""
-    spelled = set(_spellings(known))
+def respelled(schema: pa.Schema, stored: pa.Schema) -> str | None:
+    """A column or inner field of `schema` that `stored` has only in another case; None if there is none."""
+    spelled = set(_spellings(stored))
     lower = {name.lower() for name in spelled}
     return next((name for name in _spellings(schema) if name not in spelled and name.lower() in lower), None)
 
@@ -124,4 +124,4 @@ def _spellings(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
         if pa.types.is_struct(field.type):
             yield from _spellings(inner, f"{above}{field.name}.")
         else:
-            yield from _spellings([one.with_name(str(place)) for place, one in enumerate(inner)], above + field.name)
+            yield from _spellings([part.with_name(str(place)) for place, part in enumerate(inner)], above + field.name)

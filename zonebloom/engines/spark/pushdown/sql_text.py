@@ -154,16 +154,16 @@ class _Reader(SqlReader):
     def leaf(self, node: exp.Expr) -> Predicate:
         """A comparison of a column with a literal, or a `Piece`."""
         try:
-            found = super().leaf(node)
+            read = super().leaf(node)
         except (PredicateError, UnboundError, ValueError, OverflowError, decimal.InvalidOperation):
-            found = None
-        compared = found.child if isinstance(found, Not) else found
+            read = None
+        compared = read.child if isinstance(read, Not) else read
         if isinstance(compared, Comparison) and isinstance(compared.right, LiteralTerm):
             column: Term | None = compared.left
         else:
             column = compared.column if isinstance(compared, (Equals, IsIn, IsNull)) else None
-        if found is not None and isinstance(column, str):
-            return found
+        if read is not None and isinstance(column, str):
+            return read
         return Piece(node.sql(dialect=_DIALECT, normalize_functions=False, comments=False))
 
     def truth(self, term: Term) -> Predicate:

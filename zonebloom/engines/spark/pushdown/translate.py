@@ -111,20 +111,21 @@ def understand(given: str | Column | Predicate, binder: Binder, template: DataFr
     guess = predicate_of_column(shown, binder)
     if isinstance(guess, Piece):  # made by expr(), which prints SQL
         guess = predicate_of_text(shown, binder)
-    found = _verified(Condition(shown, bound(guess, binder), (given,)), given, guess, binder, template)
-    if not found.is_local:
-        return found
-    if isinstance(found.predicate, Piece):
-        return _implied(found, given, guess, binder, template)
-    return replace(found, residual=(column_of(guess, binder),))
+    condition = _verified(Condition(shown, bound(guess, binder), (given,)), given, guess, binder, template)
+    if not condition.is_local:
+        return condition
+    if isinstance(condition.predicate, Piece):
+        return _implied(condition, given, guess, binder, template)
+    return replace(condition, residual=(column_of(guess, binder),))
 
 
 def understand_all(given: Sequence[str | Column | Predicate], binder: Binder, template: DataFrame) -> Condition:
     """Conditions that must all be TRUE, as one."""
     if not given:
         raise TypeError("a condition must be given, got none; toDF() has all rows")
-    found = [understand(one, binder, template) for one in given]
-    return found[0] if len(found) == 1 else _joint(" AND ".join(one.shown for one in found), found)
+    conditions = [understand(condition, binder, template) for condition in given]
+    shown = " AND ".join(condition.shown for condition in conditions)
+    return conditions[0] if len(conditions) == 1 else _joint(shown, conditions)
 
 
 def _joint(shown: str, parts: Sequence[Condition]) -> Condition:
@@ -140,15 +141,15 @@ def _joint(shown: str, parts: Sequence[Condition]) -> Condition:
 
 def _of_text(given: str, binder: Binder, template: DataFrame) -> Condition:
     guess = predicate_of_text(given, binder)
-    found = Condition(given.strip(), bound(guess, binder), (given,))
+    condition = Condition(given.strip(), bound(guess, binder), (given,))
     is_short = all(len(node.values) <= COMPARED_LITERALS for node in guess.walk() if isinstance(node, IsIn))
     shown = given
     if not is_short:
         try:
             shown = shortened(given)
         except UnboundError as error:
-            return _unverified(found, str(error), is_local=False)  # Spark was not asked
-    checked = _verified(found, shown, guess.fold(_shortened), binder, template)
+            return _unverified(condition, str(error), is_local=False)  # Spark was not asked
+    checked = _verified(condition, shown, guess.fold(_shortened), binder, template)
     if isinstance(checked.predicate, Piece) or not any(map(_is_long, conjuncts(checked.predicate))):
         return checked
     return _with_keys(shown.strip(), guess, checked.predicate, binder)
@@ -192,10 +193,10 @@ def bound(guess: Predicate, binder: Binder) -> Predicate:
         if isinstance(node, Piece):
             return node
         try:
-            found = _leaf(node, binder)
+            leaf = _leaf(node, binder)
         except UnboundError as error:
             return Piece(as_sql(node), str(error), error.reason.code)
-        return Piece(as_sql(node)) if found is None else found
+        return Piece(as_sql(node)) if leaf is None else leaf
 
     return guess.fold(visit)
 
@@ -213,27 +214,27 @@ def _leaf(node: Predicate, binder: Binder) -> Predicate | None:
         return IsNull(target.name)
     if isinstance(node, Equals):
         return Equals(target.name, binder.fitted(node.value, target), null_safe=node.null_safe)
-    return IsIn(target.name, [binder.fitted(one, target) for one in node.values], null_safe=node.null_safe)
+    return IsIn(target.name, [binder.fitted(value, target) for value in node.values], null_safe=node.null_safe)
 
 
 # --- asking Spark -----------------------------------------------------------------------------------------------------
 
 
 def _verified(
-    found: Condition, given: str | Column, guess: Predicate, binder: Binder, template: DataFrame
+    condition: Condition, given: str | Column, guess: Predicate, binder: Binder, template: DataFrame
 ) -> Condition:
-    """`found`, if Spark reports `guess` and `given` as the same; otherwise a condition that prunes nothing, and why."""
-    if _HIDDEN.search(found.shown):
-        return _unverified(found, NOT_OF_COLUMNS, is_local=False)
+    """`condition`, if `guess` and `given` are the same for Spark; otherwise one that prunes nothing, and why."""
+    if _HIDDEN.search(condition.shown):
+        return _unverified(condition, NOT_OF_COLUMNS, is_local=False)
     try:
         is_same = _joined(template, given).sameSemantics(_joined(template, column_of(guess, binder)))
     except (PySparkException, PredicateError):
         try:
             _joined(template, given).schema  # noqa: B018 - asks Spark to resolve it
         except PySparkException:
-            return _unverified(found, NOT_OF_COLUMNS, is_local=False)
+            return _unverified(condition, NOT_OF_COLUMNS, is_local=False)
         is_same = False
-    return found if is_same else _unverified(found, "it is not understood, so that only Spark evaluates it")
+    return condition if is_same else _unverified(condition, "it is not understood, so that only Spark evaluates it")
 
 
 def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
@@ -245,24 +246,24 @@ def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
     return template.join(template.sparkSession.range(0).select(), column)
 
 
-def _implied(found: Condition, given: Column, guess: Predicate, binder: Binder, template: DataFrame) -> Condition:
-    """`found` with the comparisons of `guess` that Spark proves TRUE in each row in which `given` is."""
+def _implied(condition: Condition, given: Column, guess: Predicate, binder: Binder, template: DataFrame) -> Condition:
+    """`condition` with the comparisons of `guess` that Spark proves TRUE in each row in which `given` is."""
     sure = [(part, bound(part, binder)) for part in conjuncts(guess)]
-    sure = [(part, known) for part, known in sure if not any(isinstance(node, Piece) for node in known.walk())]
+    sure = [(part, pruning) for part, pruning in sure if not any(isinstance(node, Piece) for node in pruning.walk())]
     if not sure:
-        return found
-    for parts in (sure, *([one] for one in sure[:_MOST_PROOFS] if len(sure) > 1)):
+        return condition
+    for parts in (sure, *([pair] for pair in sure[:_MOST_PROOFS] if len(sure) > 1)):
         try:
             base = opaque(template.sparkSession, template.schema)  # Spark refuses some types, such as months
             if implies(base, given, column_of(And([part for part, _ in parts]), binder)):
-                return replace(found, predicate=And([*(known for _, known in parts), found.predicate]))
+                return replace(condition, predicate=And([*(pruning for _, pruning in parts), condition.predicate]))
         except (PySparkException, PredicateError):
             continue
-    return found
+    return condition
 
 
-def _unverified(found: Condition, why: str, *, is_local: bool = True) -> Condition:
-    return replace(found, predicate=Piece(found.shown, why), is_local=is_local)
+def _unverified(condition: Condition, why: str, *, is_local: bool = True) -> Condition:
+    return replace(condition, predicate=Piece(condition.shown, why), is_local=is_local)
 
 
 def _shortened(node: Predicate, children: list[Predicate]) -> Predicate:
@@ -281,18 +282,18 @@ def _is_long(node: Predicate) -> bool:
     return isinstance(node, IsIn) and len(node.values) > MAX_LITERALS
 
 
-def _with_keys(shown: str, given: Predicate, known: Predicate, binder: Binder) -> Condition:
+def _with_keys(shown: str, given: Predicate, checked: Predicate, binder: Binder) -> Condition:
     """`given` with long lists as joins; Columns filter by the other parts.
 
     Parameters
     ----------
-    known
+    checked
         `given` with long lists as arrays of values; other lists stay literals.
     """
-    found: list[Condition] = []
-    for part, values in zip(conjuncts(given), conjuncts(known), strict=True):
+    conditions: list[Condition] = []
+    for part, values in zip(conjuncts(given), conjuncts(checked), strict=True):
         if isinstance(values, IsIn) and isinstance(values.column, str) and _is_long(values):
-            found.append(keys_condition(binder.path(values.column), values.values, binder))
+            conditions.append(keys_condition(binder.path(values.column), values.values, binder))
         else:
-            found.append(Condition("", bound(part, binder), (column_of(part, binder),)))
-    return _joint(shown, found)
+            conditions.append(Condition("", bound(part, binder), (column_of(part, binder),)))
+    return _joint(shown, conditions)

@@ -152,7 +152,7 @@ class Binder:
         """For each part of `path` the fields of that name, in any case."""
         held: Any = self._schema
         for part in path:
-            fields = [one for one in getattr(held, "fields", ()) if one.name.lower() == part.lower()]
+            fields = [field for field in getattr(held, "fields", ()) if field.name.lower() == part.lower()]
             yield fields
             held = fields[0].dataType if fields else None
 
@@ -164,17 +164,17 @@ class Binder:
         UnboundError
             Spark and the index may mean different columns, or their types do not compare.
         """
-        found = list(self._fields(path))
-        if any(len(fields) != 1 for fields in found):
+        named = list(self._fields(path))
+        if any(len(fields) != 1 for fields in named):
             shown = ".".join(path)
             raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, f"{shown} must name one column of the data set")
-        fields = [field for (field,) in found]
+        fields = [field for (field,) in named]
         spelled, held = [field.name for field in fields], fields[-1].dataType
         if spelled != list(path) and not self._resolves(*path):
             message = f"{'.'.join(path)} must be a column, and names are case-sensitive"
             raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
         name = ".".join(spelled)
-        is_dotted = len(spelled) > 1 and any("." in one for one in spelled)
+        is_dotted = len(spelled) > 1 and any("." in part for part in spelled)
         if is_dotted or not self.names.is_same(name):
             message = f"column {name} must be the same for Spark and the index, got names that they read differently"
             raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
@@ -216,19 +216,19 @@ class Binder:
         UnboundError
             `text` has another form, or only the session knows its zone.
         """
-        found = _MOMENT.fullmatch(text)
-        if found is None:
+        match = _MOMENT.fullmatch(text)
+        if match is None:
             raise _unfit(f"a timestamp must be written as 2026-01-31 12:00:00, got {text}")
         try:
-            moment = dt.datetime.fromisoformat(found[1] + (found[2] or "").strip())
+            moment = dt.datetime.fromisoformat(match[1] + (match[2] or "").strip())
         except ValueError as error:
             raise _unfit(f"a timestamp must exist, got {text}") from error
         if is_local:
             return moment.replace(tzinfo=None)
-        known = moment if moment.tzinfo is not None else self._zone_of(found[1])
-        if known is None:
+        instant = moment if moment.tzinfo is not None else self._zone_of(match[1])
+        if instant is None:
             raise _unfit(f"a timestamp must have an offset, or the session a known time zone, got {text}")
-        return known
+        return instant
 
     def printed(self, text: str, target: Target) -> Any:
         """A literal, read from its printed form by the kind of the column `target`.
@@ -317,8 +317,8 @@ def nested_types(of: DataType) -> Iterator[DataType]:
     yield of
     inner = [field.dataType for field in getattr(of, "fields", ())]
     inner += [getattr(of, name) for name in ("elementType", "keyType", "valueType") if hasattr(of, name)]
-    for one in inner:
-        yield from nested_types(one)
+    for held in inner:
+        yield from nested_types(held)
 
 
 # --- pairs of types ---------------------------------------------------------------------------------------------------

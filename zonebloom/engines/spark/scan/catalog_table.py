@@ -92,7 +92,7 @@ class CatalogTable:
             asked = sorted({*map(_folder_of, paths), *(shown - set(map(_folder_of, listing)))})
             if len(asked) > _MOST_PARTITIONS:
                 return f"rows of {len(asked)} partitions may match, and Spark is asked for {_MOST_PARTITIONS} folders"
-            other = next((one for one in asked if self._place_of(one) != dataset.absolute(one)), None)
+            other = next((folder for folder in asked if self._place_of(folder) != dataset.absolute(folder)), None)
         except PySparkException as error:
             return f"Spark does not say where the partitions of {self.name} lie: {_first_line(error)}"
         return None if other is None else f"partition {other} of {self.name} does not lie in the folder of its name"

@@ -147,15 +147,15 @@ def obstacle_of_rows(
     try:
         if altered := altered_column(schema):
             return f"Spark may alter column {altered}"
-        made = Layout(view).schema(schema.names)
+        own_schema = Layout(view).schema(schema.names)
         pairs = (
-            (one, nullable_type(one.dataType), nullable_type(its.dataType))
-            for one, its in zip(schema, made, strict=True)
+            (field, nullable_type(field.dataType), nullable_type(its.dataType))
+            for field, its in zip(schema, own_schema, strict=True)
         )
-        other = next((one.name for one, spark_type, its in pairs if spark_type != its), None)
+        other = next((field.name for field, spark_type, its in pairs if spark_type != its), None)
         if other is not None:
             return f"column {other} has another type in Spark than in the library"
-        has_times = any(one.typeName() in _TIMES for one in nested_types(schema))
+        has_times = any(inner.typeName() in _TIMES for inner in nested_types(schema))
         if has_times and is_moving(spark, view, paths):
             return "Spark moves old dates to another calendar"
         return misread(view, binder.names, paths)

@@ -165,16 +165,16 @@ class Lake:
         return StructType([self.full_schema[name] for name in self.columns])
 
     def _known(self, columns: Sequence[str]) -> tuple[str, ...]:
-        known = self.full_schema.names
+        all_columns = self.full_schema.names
         names = []
         for name in [columns] if isinstance(columns, str) else columns:
             if not isinstance(name, str):
                 raise InvalidArgumentError(
                     "columns must be names", got=f"{name!r:.200}", do="derive others from the result"
                 )
-            same = [name] if name in known else [one for one in known if one.casefold() == name.casefold()]
-            if len(same) != 1 or not (name in known or resolves(self._template, name)):
-                raise ColumnNotFoundError.among(name, known, f"the data set {self._index.data.location}")
+            same = [name] if name in all_columns else [own for own in all_columns if own.casefold() == name.casefold()]
+            if len(same) != 1 or not (name in all_columns or resolves(self._template, name)):
+                raise ColumnNotFoundError.among(name, all_columns, f"the data set {self._index.data.location}")
             names += same
         return tuple(names)
 
@@ -295,10 +295,10 @@ class Lake:
         Design: docs/design/spark-reads.md#reads
         """
         read = self.prepare(*conditions, method=method, strict=strict)
-        known = read.plan.condition.predicate
-        if isinstance(known, Piece) and not self._warned:
+        predicate = read.plan.condition.predicate
+        if isinstance(predicate, Piece) and not self._warned:
             self._warned = True
-            message = f"a condition must compare indexed columns with literals to prune, got {as_sql(known)}"
+            message = f"a condition must compare indexed columns with literals to prune, got {as_sql(predicate)}"
             warnings.warn(f"{message}; every row is read, and explain() says more", RuntimeWarning, stacklevel=2)
         return read.frame
 
@@ -408,11 +408,11 @@ class Lake:
 
     def _read_schema(self, condition: Condition) -> StructType:
         """The columns to read: the lake's and those of the condition; all if the condition has parts for Spark."""
-        known = condition.columns
-        if self._columns is None or known is None:
+        needed = condition.columns
+        if self._columns is None or needed is None:
             return self.full_schema
-        above = {name.split(".")[0] for name in known}
-        return StructType([field for field in self.full_schema if field.name in {*self._columns, *known, *above}])
+        above = {name.split(".")[0] for name in needed}
+        return StructType([field for field in self.full_schema if field.name in {*self._columns, *needed, *above}])
 
     @cached_property
     def _lack(self) -> str | None:
@@ -440,7 +440,7 @@ class Lake:
         if method == "plain":
             frame = reader.whole(plan.view, self.full_schema, schema)
         elif method == "row_ranges":
-            frame = read_rows(self.spark, layout, self._rows(plan), schema, wanted=wanted, found=plan.result)
+            frame = read_rows(self.spark, layout, self._rows(plan), schema, wanted=wanted, result=plan.result)
         elif isinstance(reader, SparkReader) and method == "files":
             frame = reader.files(plan.paths, self.full_schema)
         elif plan.paths:
@@ -464,6 +464,6 @@ class Lake:
 
 
 def _check_method(method: str) -> None:
-    known = ("auto", *get_args(Method))
-    if method not in known:
-        raise InvalidArgumentError(f"method must be one of {', '.join(known)}", got=f"{method!r}")
+    methods = ("auto", *get_args(Method))
+    if method not in methods:
+        raise InvalidArgumentError(f"method must be one of {', '.join(methods)}", got=f"{method!r}")

@@ -94,13 +94,13 @@ class Layout:
     def _field(self, field: pa.Field) -> spark.StructField:
         """The column in Spark's type, with its default value for files without the column."""
         if field.name in self.partition_columns and self.is_hive:
-            return spark.StructField(field.name, infer(one.get(field.name) for one in self._texts.values()), True)
+            return spark.StructField(field.name, infer(texts.get(field.name) for texts in self._texts.values()), True)
         is_int96, written = self._described(field)
-        found = spark_type(field.name, field.type, is_int96=is_int96)
+        read_as = spark_type(field.name, field.type, is_int96=is_int96)
         if written is None:
-            return spark.StructField(field.name, found, True)
+            return spark.StructField(field.name, read_as, True)
         default = {key: text for key, text in written.metadata.items() if key == "EXISTS_DEFAULT"}
-        return spark.StructField(field.name, _as_written(field.name, written.dataType, found), True, default)
+        return spark.StructField(field.name, _as_written(field.name, written.dataType, read_as), True, default)
 
     @cached_property
     def _texts(self) -> dict[str, dict[str, str | None]]:
@@ -151,11 +151,11 @@ class Layout:
         InvalidArgumentError
             A column of `schema` has another type in the data set.
         """
-        for one, known in zip(schema, self.schema(schema.names), strict=True):
-            if arrow_type(known.dataType) != arrow_type(one.dataType):
+        for asked, own in zip(schema, self.schema(schema.names), strict=True):
+            if arrow_type(own.dataType) != arrow_type(asked.dataType):
                 raise InvalidArgumentError(
-                    f"column {one.name} must be of type {known.dataType.simpleString()}",
-                    got=one.dataType.simpleString(),
+                    f"column {asked.name} must be of type {own.dataType.simpleString()}",
+                    got=asked.dataType.simpleString(),
                     do="read the data set again",
                 )
         return Reading(self.view.dataset, schema)
@@ -173,22 +173,22 @@ class Layout:
         DataFileError
             One does not fit its type.
         """
-        types = {one.name: one.dataType for one in schema}
+        types = {field.name: field.dataType for field in schema}
         names = [name for name in self.partition_columns if name in types]
         if not names:  # saves parsing the folders of thousands of files
             return {}
         if self.is_hive:
             texts = self._texts[path.rpartition("/")[0]]
             return {name: typed(texts.get(name), types[name], path) for name in names}
-        found = self.view.dataset.partition_values(path, self.view.partition_fields)
-        if found is None:
+        values = self.view.dataset.partition_values(path, self.view.partition_fields)
+        if values is None:
             raise DataFileError(f"the partition values of {path} must fit their types", do=Words.REFRESH)
-        return {name: _python(found[name]) for name in names if name in found}
+        return {name: _python(values[name]) for name in names if name in values}
 
 
 def _python(value: pa.Scalar) -> Any:
-    found = value.as_py()
-    return found.astimezone(dt.UTC) if isinstance(found, dt.datetime) and found.tzinfo is not None else found
+    plain = value.as_py()
+    return plain.astimezone(dt.UTC) if isinstance(plain, dt.datetime) and plain.tzinfo is not None else plain
 
 
 def _written(metadata: Any) -> dict[str, spark.StructField]:
@@ -197,23 +197,23 @@ def _written(metadata: Any) -> dict[str, spark.StructField]:
     if text is None:
         return {}
     try:
-        return {one.name: one for one in spark.StructType.fromJson(json.loads(text))}
+        return {field.name: field for field in spark.StructType.fromJson(json.loads(text))}
     except Exception:  # noqa: BLE001 - text of another version of Spark; Parquet's own types apply
         return {}
 
 
-def _as_written(column: str, written: spark.DataType, found: spark.DataType) -> spark.DataType:
+def _as_written(column: str, written: spark.DataType, read: spark.DataType) -> spark.DataType:
     """`written` if it is the same type with a collation; refused if only Spark can read it."""
     try:
         nullable = nullable_type(written)
-        is_same = arrow_type(nullable) == arrow_type(found)
+        is_same = arrow_type(nullable) == arrow_type(read)
     except UnsupportedTypeError as error:
         raise UnsupportedTypeError(
             f"column {column} must be of a type that other readers of Parquet know",
             got=written.simpleString(),
             do="select the other columns",
         ) from error
-    return nullable if is_same else found
+    return nullable if is_same else read
 
 
 # --- partition columns ------------------------------------------------------------------------------------------------
@@ -227,16 +227,16 @@ def values_of(path: str) -> dict[str, str | None]:
     >>> values_of("day=3/city=a%2Fb/part-0.parquet")
     {'day': '3', 'city': 'a/b'}
     """
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:
         key, separator, value = folder.partition("=")
         if separator and key:
-            found[unquote(key)] = None if value == _NULL_FOLDER else _decoded(value)
-    return found
+            values[unquote(key)] = None if value == _NULL_FOLDER else _decoded(value)
+    return values
 
 
 def _decoded(text: str) -> str:
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
@@ -301,7 +301,8 @@ def _wider(left: spark.DataType, right: spark.DataType) -> spark.DataType:
         return _DOUBLE_TYPE
     if names <= {"integer", "long", "decimal"}:
         digits = [
-            one.precision if isinstance(one, spark.DecimalType) else _DIGITS[one.typeName()] for one in (left, right)
+            side.precision if isinstance(side, spark.DecimalType) else _DIGITS[side.typeName()]
+            for side in (left, right)
         ]
         return spark.DecimalType(max(digits), 0)
     return _TEXT

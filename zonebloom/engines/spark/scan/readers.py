@@ -47,8 +47,8 @@ _LISTING_JOBS = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 def filtered(spark: SparkSession, frame: DataFrame, condition: Condition) -> DataFrame:
     """`frame` filtered by the condition and its keys, by Spark alone."""
-    for one in condition.residual:
-        frame = frame.where(one)
+    for part in condition.residual:
+        frame = frame.where(part)
     for keys in condition.keys:
         frame = _joined(spark, frame, keys)
     return frame
@@ -56,10 +56,10 @@ def filtered(spark: SparkSession, frame: DataFrame, condition: Condition) -> Dat
 
 def _joined(spark: SparkSession, frame: DataFrame, keys: Keys) -> DataFrame:
     schema = StructType([StructField(_KEY, keys.target.spark)])
-    known = local_frame(spark, pa.table({_KEY: keys.values.cast(arrow_type(keys.target.spark))}), schema)
+    key_frame = local_frame(spark, pa.table({_KEY: keys.values.cast(arrow_type(keys.target.spark))}), schema)
     if keys.values.nbytes <= _BROADCAST_BYTES:
-        known = functions.broadcast(known)
-    return frame.join(known, named(*keys.target.path) == functions.col(_KEY), "left_semi")
+        key_frame = functions.broadcast(key_frame)
+    return frame.join(key_frame, named(*keys.target.path) == functions.col(_KEY), "left_semi")
 
 
 class RangeReader:
@@ -119,9 +119,9 @@ class SparkReader:
         listing = self.dataset.list()
         plain = self.plain(listing)
         is_plain = frame.schema == plain.schema and any(  # `sameSemantics` does not see renamed columns
-            frame.sameSemantics(self.plain(listing, known, scheme=scheme))
+            frame.sameSemantics(self.plain(listing, columns, scheme=scheme))
             for scheme in ("file://", "", "file:")
-            for known in (schema, None)
+            for columns in (schema, None)
         )
         if not is_plain:
             raise InvalidArgumentError(

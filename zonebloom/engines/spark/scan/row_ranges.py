@@ -67,15 +67,15 @@ def map_candidates(
     """See `ZoneBloom.map_candidates`."""
     if isinstance(wanted, DataFrame):
         wanted = arrow_of(wanted)
-    found = None if isinstance(wanted, pa.Table) else searched(spark, layout, table, wanted)
-    rows = _given(layout.view, wanted) if found is None else found.row_ranges
-    paths = [layout.view.paths[one] for one in np.unique(rows.fragment_ids).tolist()]
+    result = None if isinstance(wanted, pa.Table) else searched(spark, layout, table, wanted)
+    rows = _given(layout.view, wanted) if result is None else result.row_ranges
+    paths = [layout.view.paths[fragment_id] for fragment_id in np.unique(rows.fragment_ids).tolist()]
     problem = None if table is None else table.misplaced(layout.view.dataset, layout.view.listing, paths)
     if problem is not None:
         raise InvalidArgumentError(
             "partitions must lie in the folders of their names", got=problem, do="pass the path of the files"
         )
-    return read_rows(spark, layout, rows, layout.schema(columns), function=function, schema=schema, found=found)
+    return read_rows(spark, layout, rows, layout.schema(columns), function=function, schema=schema, result=result)
 
 
 def read_rows(
@@ -87,11 +87,11 @@ def read_rows(
     function: Function = lambda batches: batches,
     schema: Any = None,
     wanted: Predicate = EVERY_ROW,
-    found: SearchResult | None = None,
+    result: SearchResult | None = None,
 ) -> DataFrame:
     """The columns `asked` of `rows`, read by executors, or `function` over them with its `schema`.
 
-    Rows that are not `wanted` may be missing. The plan names the rows to read, and the zones if a search `found` them.
+    Rows that are not `wanted` may be missing. The plan names the rows to read, and the zones if a search gave `result`.
     Spark's planner gets an estimate of their bytes.
 
     Design: docs/design/spark-reads.md#row-range-reads, docs/design/spark-reads.md#estimates
@@ -102,7 +102,7 @@ def read_rows(
     each = _values_of_a_task(layout, tasks, asked)
     numbers = spark.range(0, len(sent) * each, 1, max(len(sent), 1)).where(f"id % {each} = 0")
     num_files = f"{len(np.unique(rows.fragment_ids)):,} of {len(layout.view.listing):,} files"
-    zones = f"{found.kept.zones:,} of {found.total.zones:,} zones, " if found else ""
+    zones = f"{result.kept.zones:,} of {result.total.zones:,} zones, " if result else ""
     label = f"zonebloom: {rows.num_rows:,} of {layout.view.universe.num_rows:,} rows, {zones}{num_files}"
     return numbers.mapInArrow(shipped(mapped_rows, narrowing, sent, each, function, label=label), schema or asked)
 
@@ -174,4 +174,4 @@ def mapped_rows(
         for number in batch.column(0).to_pylist():
             reading, task = unpickled(sent[number // each])
             rows = replace(reading, narrowing=unpickled(narrowing)).batches(task)
-            yield from (made for made in function(rows) if made.num_rows)
+            yield from (output for output in function(rows) if output.num_rows)

@@ -110,16 +110,16 @@ def splits_of(view: View, rows: RowSelection, values_of: Callable[[str], Mapping
 
 def packed(splits: Iterable[Split], task_bytes: int = TASK_BYTES) -> list[tuple[Split, ...]]:
     """The splits in order, in tasks of about `task_bytes` each."""
-    found: list[tuple[Split, ...]] = []
+    tasks: list[tuple[Split, ...]] = []
     open_task: list[Split] = []
     weight = 0
     for split in splits:
         if open_task and weight + split.weight > task_bytes:
-            found.append(tuple(open_task))
+            tasks.append(tuple(open_task))
             open_task, weight = [], 0
         open_task.append(split)
         weight += split.weight
-    return [*found, tuple(open_task)] if open_task else found
+    return [*tasks, tuple(open_task)] if open_task else tasks
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Reading:
         TooWideError
             The rows have more than `max_bytes`.
         """
-        files = [list(found) for _, found in itertools.groupby(splits, key=lambda split: split.path)]
+        files = [list(of_file) for _, of_file in itertools.groupby(splits, key=lambda split: split.path)]
         parts = [part for file in files for part in packed(file, OPEN_BYTES * 8)]  # small splits open their file once
         num_bytes = 0
         for table in concurrently(self._read, parts, _AHEAD, ahead=_AHEAD):
@@ -269,8 +269,8 @@ class Narrowing:
 
     @cached_property
     def _matches(self) -> list[Matcher]:
-        found = (plain_matcher(part, self.schema) for part in self.predicate.children)
-        return [match for match in found if match is not None]
+        matchers = (plain_matcher(part, self.schema) for part in self.predicate.children)
+        return [match for match in matchers if match is not None]
 
     def narrowed(self, data: DataFile, split: Split) -> Split:
         """`split` without rows that do not match; unchanged if the file has no such column, or another type."""
@@ -280,7 +280,7 @@ class Narrowing:
         table = data.read_rows(split.group, split.starts, split.stops, names).select(names)
         if [field.type for field in table.schema] != [field.type for field in self.schema]:
             return split
-        found = reduce(pc.and_kleene, [match(table) for match in self._matches])
-        places = to_numpy(pc.indices_nonzero(found), np.uint64).astype(np.int64)
+        mask = reduce(pc.and_kleene, [match(table) for match in self._matches])
+        places = to_numpy(pc.indices_nonzero(mask), np.uint64).astype(np.int64)
         starts, stops = rows_at(split.starts, split.stops, places)
         return replace(split, starts=starts, stops=stops)

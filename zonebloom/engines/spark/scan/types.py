@@ -35,7 +35,7 @@ _PLAIN: list[tuple[Callable[[pa.DataType], bool], spark.DataType]] = [
     (pa.types.is_duration, spark.LongType()),  # Parquet has no such type: Arrow writes an int64
     (pa.types.is_null, spark.IntegerType()),  # and for null an int32
     (is_text, spark.StringType()),
-    (lambda one: one in (pa.binary(), pa.large_binary(), pa.binary_view()), spark.BinaryType()),
+    (lambda arrow_type: arrow_type in (pa.binary(), pa.large_binary(), pa.binary_view()), spark.BinaryType()),
     (pa.types.is_fixed_size_binary, spark.BinaryType()),
 ]
 
@@ -63,9 +63,9 @@ def spark_type(column: str, stored: pa.DataType, *, is_int96: bool = False) -> s
 
     types = pa.types
     stored = unwrapped(stored, keeps_uuid=True)
-    for is_it, found in _PLAIN:
+    for is_it, as_spark_type in _PLAIN:
         if is_it(stored):
-            return found
+            return as_spark_type
     if types.is_decimal(stored) and stored.precision <= _MAX_PRECISION and stored.scale >= 0:
         return spark.DecimalType(stored.precision, stored.scale)
     if types.is_timestamp(stored) and (stored.unit != "ns" or is_int96):
@@ -124,11 +124,11 @@ def arrow_type(of: spark.DataType) -> pa.DataType:
     if isinstance(of, spark.MapType):
         return pa.map_(arrow_type(of.keyType), pa.field("value", arrow_type(of.valueType), of.valueContainsNull))
     if isinstance(of, spark.StructType):
-        return pa.struct([pa.field(one.name, arrow_type(one.dataType), one.nullable) for one in of])
-    found = _ARROW.get("string" if isinstance(of, spark.StringType) else of.typeName())
-    if found is None:
+        return pa.struct([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in of])
+    read_as = _ARROW.get("string" if isinstance(of, spark.StringType) else of.typeName())
+    if read_as is None:
         raise UnsupportedTypeError("a column must be of a type that zonebloom reads for Spark", got=of.simpleString())
-    return found
+    return read_as
 
 
 def nullable_type(of: spark.DataType) -> spark.DataType:
@@ -138,13 +138,13 @@ def nullable_type(of: spark.DataType) -> spark.DataType:
     if isinstance(of, spark.MapType):
         return spark.MapType(nullable_type(of.keyType), nullable_type(of.valueType), True)
     if isinstance(of, spark.StructType):
-        return spark.StructType([spark.StructField(one.name, nullable_type(one.dataType), True) for one in of])
+        return spark.StructType([spark.StructField(field.name, nullable_type(field.dataType), True) for field in of])
     return of
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
     """The Arrow schema in which Spark takes rows of `schema`."""
-    return pa.schema([pa.field(one.name, arrow_type(one.dataType), one.nullable) for one in schema])
+    return pa.schema([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in schema])
 
 
 def as_spark(columns: Sequence[pa.ChunkedArray], schema: pa.Schema, path: str) -> pa.Table:
@@ -198,8 +198,8 @@ _TAKEN: list[tuple[Callable[[pa.DataType], bool], tuple[Callable[[pa.DataType], 
 """By kind of a column, the kinds of files that Spark's reader takes for it. pyarrow takes times for days, too."""
 
 
-def _is_refused(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark's reader refuses values of type `found` for a column of type `wanted`."""
+def _is_refused(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark's reader refuses values of type `stored` for a column of type `wanted`."""
     taken = next((kinds for is_it, kinds in _TAKEN if is_it(wanted)), ())
-    is_taken = any(is_it(found) for is_it in taken) and not rounds_floats(found, wanted)
-    return not (is_taken or pa.types.is_null(found))
+    is_taken = any(is_it(stored) for is_it in taken) and not rounds_floats(stored, wanted)
+    return not (is_taken or pa.types.is_null(stored))
