@@ -152,23 +152,25 @@ class Page:
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def _events(self, *methods: str) -> list[dict[str, Any]]:
-        mine = [one for one in self._browser.events if one.get("sessionId") == self._session]
-        return [one["params"] for one in mine if one["method"] in methods]
+        mine = [event for event in self._browser.events if event.get("sessionId") == self._session]
+        return [event["params"] for event in mine if event["method"] in methods]
 
     @property
     def console(self) -> list[str]:
         """What was written to the console as an error or a warning, and exceptions."""
         calls = [
-            one for one in self._events("Runtime.consoleAPICalled") if one["type"] in ("error", "warning", "assert")
+            event
+            for event in self._events("Runtime.consoleAPICalled")
+            if event["type"] in ("error", "warning", "assert")
         ]
-        said = [" ".join(str(part.get("value", part.get("description"))) for part in one["args"]) for one in calls]
-        thrown = [str(one["exceptionDetails"]) for one in self._events("Runtime.exceptionThrown")]
-        return said + thrown + [one["entry"]["text"] for one in self._events("Log.entryAdded")]
+        said = [" ".join(str(part.get("value", part.get("description"))) for part in call["args"]) for call in calls]
+        thrown = [str(event["exceptionDetails"]) for event in self._events("Runtime.exceptionThrown")]
+        return said + thrown + [event["entry"]["text"] for event in self._events("Log.entryAdded")]
 
     @property
     def requests(self) -> list[str]:
         """What was asked of a network or of other files."""
-        urls = [one["request"]["url"] for one in self._events("Network.requestWillBeSent")]
+        urls = [event["request"]["url"] for event in self._events("Network.requestWillBeSent")]
         return [url for url in urls[1:] if not url.startswith("data:")]
 
 

@@ -217,10 +217,12 @@ def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     """A catalog of Iceberg tables, with the namespace `db`."""
     from pyiceberg.catalog.sql import SqlCatalog
 
-    made = SqlCatalog("here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "warehouse").as_uri())
-    made.create_namespace("db")
-    yield made
-    made.close()
+    sql_catalog = SqlCatalog(
+        "here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "warehouse").as_uri()
+    )
+    sql_catalog.create_namespace("db")
+    yield sql_catalog
+    sql_catalog.close()
 
 
 def pytest_report_header() -> list[str]:

@@ -43,15 +43,15 @@ def bitmap(rows: list[int]) -> bytes:
 def descriptor(root: Path, rows: list[int], kind: str) -> dict[str, Any]:
     """A deletion vector: inline (`i`), in a file of the table (`u`), or in one at an absolute path (`p`)."""
     data = bitmap(rows)
-    found: dict[str, Any] = {"storageType": kind, "sizeInBytes": len(data), "cardinality": len(rows)}
+    description: dict[str, Any] = {"storageType": kind, "sizeInBytes": len(data), "cardinality": len(rows)}
     if kind == "i":
-        return found | {"pathOrInlineDv": z85(data + b"\0" * (-len(data) % 4))}
+        return description | {"pathOrInlineDv": z85(data + b"\0" * (-len(data) % 4))}
     name = uuid.uuid4()
     file = root / "ab" / f"deletion_vector_{name}.bin"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(b"\x01" + struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data)))
     path = "ab" + z85(name.bytes) if kind == "u" else file.as_uri()
-    return found | {"pathOrInlineDv": path, "offset": 1}
+    return description | {"pathOrInlineDv": path, "offset": 1}
 
 
 def actions(root: Path, kind: str) -> list[dict[str, Any]]:

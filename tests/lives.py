@@ -51,7 +51,7 @@ def assert_every_row_is_found(root: Path, index: zb.Index, *, is_fresh: bool = F
         if column in index.columns:
             assert all(index.exists(column, values).to_pylist())
     if is_fresh:
-        found = index.search(zb.Equals("k", keys[0]), strict=True)
-        assert not found.reasons
-        assert found.kept.rows < found.total.rows or len(keys) <= 20
+        result = index.search(zb.Equals("k", keys[0]), strict=True)
+        assert not result.reasons
+        assert result.kept.rows < result.total.rows or len(keys) <= 20
         assert index.verify(sample=1.0).is_sound

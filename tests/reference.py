@@ -141,15 +141,15 @@ def slice_zones(filters: Sequence[Filter], row_bytes: int) -> list[bytes]:
 
 def probe_rows(rows: Sequence[bytes], num_blocks: int, hashes: Iterable[int]) -> int:
     """The zones that may hold any of the hashes, as the bits of one int."""
-    found = 0
+    actual = 0
     for hash_ in hashes:
         first = block_index(hash_, num_blocks) * 256
         bits = [bit.bit_length() - 1 for bit in mask(hash_)]
         zones = ~0
         for word, bit in enumerate(bits):
             zones &= int.from_bytes(rows[first + word * 32 + bit], "little")
-        found |= zones
-    return found
+        actual |= zones
+    return actual
 
 
 # --- specs/locator.md -------------------------------------------------------------------------------------------------

@@ -104,9 +104,9 @@ class S3Server:
     def recorded(self) -> Iterator[list[Request]]:
         """The requests that come in during the block."""
         first = len(self.requests)
-        found: list[Request] = []
-        yield found
-        found += self.requests[first:]
+        actual: list[Request] = []
+        yield actual
+        actual += self.requests[first:]
 
     @contextmanager
     def misbehaving(self, fault: Fault) -> Iterator[None]:
@@ -145,8 +145,8 @@ class Bucket:
 
     def put_at_once(self, key: str, data: bytes) -> None:
         """As `put`, but straight into moto's memory: for thousands of objects."""
-        made = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(self.name, key, data)
-        assert made.etag  # moto computes it at the first question, and two threads at once get a wrong one
+        put_object = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(self.name, key, data)
+        assert put_object.etag  # moto computes it at the first question, and two threads at once get a wrong one
 
     def get(self, key: str) -> bytes:
         return self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
@@ -156,11 +156,11 @@ class Bucket:
 
     def keys(self, prefix: str = "") -> list[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
-        return [one["Key"] for page in pages for one in page.get("Contents", [])]
+        return [row["Key"] for page in pages for row in page.get("Contents", [])]
 
     def unfinished(self) -> list[str]:
         """Keys of uploads that were neither completed nor aborted."""
-        return [one["Key"] for one in self.client.list_multipart_uploads(Bucket=self.name).get("Uploads", [])]
+        return [row["Key"] for row in self.client.list_multipart_uploads(Bucket=self.name).get("Uploads", [])]
 
     def upload(self, folder: Path, prefix: str) -> str:
         """Copy the files below `folder`, and give the URL of the copy."""

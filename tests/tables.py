@@ -57,12 +57,12 @@ def assert_agrees(index: zb.Index, theirs: pa.Table) -> None:
 def plain(reader: Any) -> pa.Table:
     """What `deltalake` reads, without views, which pyarrow cannot sort."""
     table = pa.table(reader)
-    return table.cast(pa.schema([(one.name, _without_views(one.type)) for one in table.schema]))
+    return table.cast(pa.schema([(field.name, _without_views(field.type)) for field in table.schema]))
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _without_views(one.type)) for one in kind])
+        return pa.struct([(field.name, _without_views(field.type)) for field in kind])
     return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
 
 
@@ -180,7 +180,7 @@ class Delta(Events):
         return plain(self.table().scan())
 
     def files(self) -> list[Path]:
-        return [Path(one) for one in self.table().file_uris()]
+        return [Path(uri) for uri in self.table().file_uris()]
 
     def version(self) -> int:
         return self.table().version()
@@ -237,7 +237,7 @@ class Iceberg(Events):
 
     def files(self) -> list[Path]:
         """The newest first."""
-        return [Path(one.file.file_path.removeprefix("file://")) for one in self.table.scan().plan_files()]
+        return [Path(file.file.file_path.removeprefix("file://")) for file in self.table.scan().plan_files()]
 
     def version(self) -> int:
         return self.table.current_snapshot().snapshot_id
@@ -255,9 +255,11 @@ class Iceberg(Events):
     def loaded(self, version: int | None = None) -> Table:
         if version is None:
             return self.catalog.load_table("db.events")
-        logged = [one.metadata_file for one in self.table.metadata.metadata_log]
-        found = (StaticTable.from_metadata(one) for one in logged)
-        return next(one for one in found if one.current_snapshot() and one.current_snapshot().snapshot_id == version)
+        logged = [entry.metadata_file for entry in self.table.metadata.metadata_log]
+        versions = (StaticTable.from_metadata(path) for path in logged)
+        return next(
+            past for past in versions if past.current_snapshot() and past.current_snapshot().snapshot_id == version
+        )
 
     def reload(self, loaded: Table) -> None:
         loaded.refresh()
@@ -306,7 +308,7 @@ class Lance(Events):
         return self.table().scanner(use_scalar_index=False).to_table()
 
     def files(self) -> list[Path]:
-        return [self.root / "data" / one.data_files()[0].path for one in self.table().get_fragments()]
+        return [self.root / "data" / fragment.data_files()[0].path for fragment in self.table().get_fragments()]
 
     def version(self) -> int:
         return self.table().version

@@ -36,7 +36,7 @@ MODULES_THAT_COME_WITH = {"moto": {"boto3", "werkzeug"}, "numba": {"llvmlite"}, 
 SIZES_OF_ROW_GROUP = {"num_rows", "total_byte_size"}
 COMPILERS = {"numba", "llvmlite"}
 SOURCES = sorted(set(PACKAGE.rglob("*.py")) - {PACKAGE / "__main__.py"})  # the command, by `python -m`
-PACKAGES = {".".join(one.parent.relative_to(ROOT).parts) for one in SOURCES if one.name == "__init__.py"}
+PACKAGES = {".".join(source.parent.relative_to(ROOT).parts) for source in SOURCES if source.name == "__init__.py"}
 
 
 def room_of(source: Path) -> str:
@@ -68,7 +68,7 @@ def files_imported(source: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module in PACKAGES:
             imported -= {node.module}
             imported |= {f"{node.module}.{alias.name}" for alias in node.names}
-    modules = {module_of(one) for one in SOURCES}
+    modules = {module_of(source) for source in SOURCES}
     return {name if name in modules else name.rpartition(".")[0] for name in imported} & modules
 
 
@@ -95,7 +95,9 @@ def declared_modules(*, group: str | None = None, extras: bool = False) -> set[s
     groups = project["dependency-groups"]
     wanted = list(project["project"]["dependencies"])
     if extras:
-        wanted.extend(one for extra in project["project"]["optional-dependencies"].values() for one in extra)
+        wanted.extend(
+            requirement for extra in project["project"]["optional-dependencies"].values() for requirement in extra
+        )
     pending = [{"include-group": group}] if group else []
     while pending:
         entry = pending.pop()
@@ -103,7 +105,7 @@ def declared_modules(*, group: str | None = None, extras: bool = False) -> set[s
             pending.extend(groups[entry["include-group"]])
         else:
             wanted.append(entry)
-    packages = {re.match(r"[\w-]+", one)[0] for one in wanted}
+    packages = {re.match(r"[\w-]+", value)[0] for value in wanted}
     modules = {MODULE_OF_PACKAGE.get(package, package) for package in packages}
     return modules.union(*(MODULES_THAT_COME_WITH.get(package, set()) for package in packages))
 
@@ -138,7 +140,7 @@ def test_a_room_imports_only_rooms_below_it():
         room = room_of(source)
         used = {name.split(".")[1] for name in imports_of(source) if name.startswith("zonebloom.")}
         below = ROOMS if room == "__init__" else ROOMS[: ROOMS.index(room) + 1]
-        upward |= {(room, one) for one in used.difference(below)}
+        upward |= {(room, other) for other in used.difference(below)}
     assert not upward
 
 
@@ -147,7 +149,9 @@ def test_no_files_of_a_room_import_each_other_in_a_circle():
     below = {module_of(source): files_imported(source) for source in SOURCES}
     pending = True
     while pending:  # files that import no file of their room are on no circle; what is left is one, or leads to one
-        pending = [name for name in below if not any(rooms[one] == rooms[name] and one in below for one in below[name])]
+        pending = [
+            name for name in below if not any(rooms[other] == rooms[name] and other in below for other in below[name])
+        ]
         for name in pending:
             del below[name]
     assert not below

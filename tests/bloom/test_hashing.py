@@ -318,9 +318,9 @@ def test_the_index_of_a_null_row_may_point_anywhere():
 def test_batches_that_share_a_dictionary_hash_it_once():
     dictionary = pa.array([f"value {i}" for i in range(2000)])
     batches = [pa.DictionaryArray.from_arrays(pa.array([i, i + 1]), dictionary) for i in range(20)]
-    known = [hashes_of_arrays._Dictionary.of(batch.dictionary) for batch in batches]
-    first = hashes_of_arrays._hashes_of_dictionary(known[0])
-    assert all(hashes_of_arrays._hashes_of_dictionary(one) is first for one in known)
+    dictionaries = [hashes_of_arrays._Dictionary.of(batch.dictionary) for batch in batches]
+    first = hashes_of_arrays._hashes_of_dictionary(dictionaries[0])
+    assert all(hashes_of_arrays._hashes_of_dictionary(dictionary) is first for dictionary in dictionaries)
     assert all(hash_array(batch).tolist() == hash_array(batch.dictionary_decode()).tolist() for batch in batches)
 
 

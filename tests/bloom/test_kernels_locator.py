@@ -61,10 +61,10 @@ def search(pages, hashes, num_zones, zone_bits):
     begins, ends = np.zeros(len(hashes), np.uint64), np.full(len(hashes), len(pages), np.uint64)
     keys, zones = np.empty(4, np.uint64), np.empty(4, np.uint64)
     while True:
-        found = find_pairs(pages, hashes, begins, ends, zone_bits, keys, zones)
-        if found <= len(keys):
-            return list(zip(keys[:found].tolist(), zones[:found].tolist(), strict=True))
-        keys, zones = np.empty(found, np.uint64), np.empty(found, np.uint64)
+        actual = find_pairs(pages, hashes, begins, ends, zone_bits, keys, zones)
+        if actual <= len(keys):
+            return list(zip(keys[:actual].tolist(), zones[:actual].tolist(), strict=True))
+        keys, zones = np.empty(actual, np.uint64), np.empty(actual, np.uint64)
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
@@ -90,7 +90,9 @@ def test_pairs_are_those_of_the_valid_rows(num_rows, first_fill, has_validity):
     )
     zones = (np.arange(num_rows) + first_fill) // 10
     rows = zip(hashes.tolist(), zones.tolist(), valid.tolist(), strict=True)
-    assert pairs[:count].tolist() == [reference.locator_pair(one, 1000 + zone, 23) for one, zone, ok in rows if ok]
+    assert pairs[:count].tolist() == [
+        reference.locator_pair(key_hash, 1000 + zone, 23) for key_hash, zone, ok in rows if ok
+    ]
     assert np.flatnonzero(has_null).tolist() == np.unique(zones[~valid]).tolist()
 
 
@@ -123,14 +125,14 @@ def test_partitions_of_runs_are_merged_with_new_zone_numbers(num_runs, partition
     numbers = [RANDOM.permutation(8).astype(np.uint32) for _ in runs]
     targets = [np.empty_like(run) for run in runs]
     parts = [partition_pairs(run, target, partition_bits) for run, target in zip(runs, targets, strict=True)]
-    partitioned = PartitionedRuns(targets, [one for one, _ in parts], width=64 - partition_bits, numbers=numbers)
+    partitioned = PartitionedRuns(targets, [run for run, _ in parts], width=64 - partition_bits, numbers=numbers)
     cuts = [0, (1 << partition_bits) // 3, 1 << partition_bits]
     merged = np.empty(sum(map(len, runs)), np.uint64)
-    found = [merged[: partitioned.merge(*cut, merged)].copy() for cut in itertools.pairwise(cuts)]
+    actual = [merged[: partitioned.merge(*cut, merged)].copy() for cut in itertools.pairwise(cuts)]
     zone = np.uint64(MAX_ZONES - 1)
     expected = [(run & ~zone) | new[(run & zone).astype(np.intp)] for run, new in zip(runs, numbers, strict=True)]
-    assert np.array_equal(np.concatenate(found), np.unique(np.concatenate(expected)))
-    assert [most for _, most in parts] == [int(np.diff(one).max()) for one, _ in parts]
+    assert np.array_equal(np.concatenate(actual), np.unique(np.concatenate(expected)))
+    assert [most for _, most in parts] == [int(np.diff(run).max()) for run, _ in parts]
 
 
 @pytest.mark.parametrize("pattern", ["descending", "one bucket", "few buckets", "ends"])
@@ -220,11 +222,11 @@ def test_found_pairs_are_those_of_the_key(num_pairs, distinct, num_zones):
     zones_of: dict[int, list[int]] = {}
     for pair in pairs.tolist():
         zones_of.setdefault(pair >> 23, []).append(pair & (MAX_ZONES - 1))
-    expected = [(i, zone) for i, one in enumerate(hashes.tolist()) for zone in zones_of.get(one >> 23, [])]
+    expected = [(i, zone) for i, key_hash in enumerate(hashes.tolist()) for zone in zones_of.get(key_hash >> 23, [])]
     assert search(pages, hashes, num_zones, zone_bits) == expected
-    bounds = [pair_bounds(one, zone_bits) for one in hashes.tolist()]
+    bounds = [pair_bounds(key_hash, zone_bits) for key_hash in hashes.tolist()]
     in_pages = [[zones_in_page(page.tobytes(), *bound).tolist() for page in pages] for bound in bounds]
-    assert [(i, zone) for i, found in enumerate(in_pages) for zones in found for zone in zones] == expected
+    assert [(i, zone) for i, page in enumerate(in_pages) for zones in page for zone in zones] == expected
 
 
 def test_a_bucket_that_ends_with_the_bits_of_its_page_is_found():
@@ -235,7 +237,7 @@ def test_a_bucket_that_ends_with_the_bits_of_its_page_is_found():
     assert int(page.view("<u4")[1]) == 989
     for pair in (0, 987, last):
         least, greatest = pair_bounds(pair, 23)
-        expected = [one - least for one in pairs.tolist() if least <= one <= greatest]
+        expected = [pair - least for pair in pairs.tolist() if least <= pair <= greatest]
         assert zones_in_page(page.tobytes(), least, greatest).tolist() == expected
         assert [zone for _, zone in search(page[None], np.array([pair], np.uint64), MAX_ZONES, 23)] == expected
     begun = np.array([1, 989], np.uint64)
@@ -246,8 +248,8 @@ def test_a_bucket_that_ends_with_the_bits_of_its_page_is_found():
 def test_an_absent_key_meets_a_pair_as_often_as_41_bits_let_it():
     """2**22 keys cannot meet 2**16 pairs more than a few times: 0.125 are expected."""
     pairs = sorted_pairs(random_hashes(1 << 16), 8)
-    found = search(encoded(pairs, 3), np.sort(random_hashes(at_depth(1 << 22, 1 << 18))), 8, 3)
-    assert len(found) <= 4
+    result = search(encoded(pairs, 3), np.sort(random_hashes(at_depth(1 << 22, 1 << 18))), 8, 3)
+    assert len(result) <= 4
 
 
 # --- hostile pages ----------------------------------------------------------------------------------------------------
@@ -284,8 +286,8 @@ def test_no_page_makes_a_kernel_read_or_write_outside(seed, how):
         decoded = pairs[:count]
         assert (decoded[1:] > decoded[:-1]).all()
         assert ((decoded & np.uint64(MAX_ZONES - 1)) < num_zones).all()
-    for one in hashes[::50].tolist():
-        assert len(zones_in_page(pages[victim].tobytes(), *pair_bounds(one, zone_bits))) <= MAX_PAIRS
+    for key_hash in hashes[::50].tolist():
+        assert len(zones_in_page(pages[victim].tobytes(), *pair_bounds(key_hash, zone_bits))) <= MAX_PAIRS
 
 
 HASHES = np.zeros(5, np.uint64)

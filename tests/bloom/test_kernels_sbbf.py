@@ -243,9 +243,9 @@ def test_measured_fpp_within_binomial_bounds():
     sbbf.filter_insert(blocks[0], random_hashes(1600))
     (fpp,) = split_block.measured_fpp(blocks)
     trials = 400_000
-    found = sbbf.filter_check(blocks[0], random_hashes(trials)).sum()
+    num_positive = sbbf.filter_check(blocks[0], random_hashes(trials)).sum()
     deviation = np.sqrt(trials * fpp * (1 - fpp))
-    assert abs(found - trials * fpp) < 5 * deviation
+    assert abs(num_positive - trials * fpp) < 5 * deviation
 
 
 @given(st.lists(st.integers(0, 5) | st.integers((1 << 64) - 5, (1 << 64) - 1), max_size=50))

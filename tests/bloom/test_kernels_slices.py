@@ -72,11 +72,11 @@ def test_probe_answers_like_the_filters(num_zones, num_hashes):
     rows = rows_for(3, num_zones, spare=3)
     slice_zones(filters, rows)
     hashes = np.sort(RANDOM.integers(0, 1 << 64, num_hashes, dtype=np.uint64))
-    found = np.zeros(-(-num_zones // 8), np.uint8)
-    probe_rows(rows, hashes, num_zones=num_zones, out=found)
-    expected = reference.probe_rows([row.tobytes() for row in rows[:, : len(found)]], 3, hashes.tolist())
-    assert int.from_bytes(found.tobytes(), "little") == expected
-    bits = np.unpackbits(found, count=num_zones, bitorder="little").astype(bool)
+    kept = np.zeros(-(-num_zones // 8), np.uint8)
+    probe_rows(rows, hashes, num_zones=num_zones, out=kept)
+    expected = reference.probe_rows([row.tobytes() for row in rows[:, : len(kept)]], 3, hashes.tolist())
+    assert int.from_bytes(kept.tobytes(), "little") == expected
+    bits = np.unpackbits(kept, count=num_zones, bitorder="little").astype(bool)
     assert np.array_equal(bits, check_zones(filters, hashes))
 
 
@@ -89,20 +89,20 @@ def test_a_live_zone_is_found_where_a_filter_has_the_hash(num_zones):
     is_live = RANDOM.random(num_zones) < 0.3
     live = np.zeros(rows.shape[1], np.uint8)
     live[: -(-num_zones // 8)] = np.packbits(is_live, bitorder="little")
-    found = np.zeros(200, np.bool_)
-    find_live_zone(rows, hashes, live=live, out=found)
+    bits = np.zeros(200, np.bool_)
+    find_live_zone(rows, hashes, live=live, out=bits)
     expected = [bool((check_zones(filters, hashes[i : i + 1]) & is_live).any()) for i in range(200)]
-    assert found.tolist() == expected
+    assert bits.tolist() == expected
     assert any(expected) or num_zones < 20
-    find_live_zone(rows, hashes, live=np.zeros_like(live), out=found)
-    assert found.tolist() == expected, "what was found before stays"
+    find_live_zone(rows, hashes, live=np.zeros_like(live), out=bits)
+    assert bits.tolist() == expected, "what was found before stays"
 
 
 def test_a_probe_adds_to_the_bits_already_set():
     rows = rows_for(1, 16)
-    found = np.array([0b101, 0], np.uint8)
-    probe_rows(rows, np.zeros(2, np.uint64), num_zones=16, out=found)
-    assert found.tolist() == [0b101, 0]
+    bits = np.array([0b101, 0], np.uint8)
+    probe_rows(rows, np.zeros(2, np.uint64), num_zones=16, out=bits)
+    assert bits.tolist() == [0b101, 0]
 
 
 @pytest.mark.parametrize("row_bytes", [0, 4])

@@ -333,10 +333,10 @@ def test_two_billion_bytes_of_filters_make_a_table():
     ]
     zones = zb.ZoneTable.from_arrow(pa.concat_tables(chunks))
     assert zones.filter_bytes == 66 * 1024 * 32768 > 2**31
-    found = zones.search(zb.Equals("c", 5))
-    assert found.num_zones == 66 * 1024
-    assert set(found.row_ranges.fragment_ids.tolist()) == set(range(66))
-    assert found.num_zones_kept < 200
+    result = zones.search(zb.Equals("c", 5))
+    assert result.num_zones == 66 * 1024
+    assert set(result.row_ranges.fragment_ids.tolist()) == set(range(66))
+    assert result.num_zones_kept < 200
 
 
 def test_many_keys_are_looked_up_by_a_kernel_however_few_zones_a_batch_has(monkeypatch):

@@ -70,8 +70,8 @@ def test_what_a_scan_prints_exists_finds(root, run, tmp_path, column):
     lines = [row[column] for row in rows if row[column]]
     absent = "no" if column == "fixed" else "nothing \\x00"
     (tmp_path / "values.txt").write_text("\n".join([*lines, absent]))
-    found = run("exists", root, "-c", column, "--values", tmp_path / "values.txt").out
-    assert found.splitlines() == [f"{line}\ttrue" for line in lines] + [f"{absent}\tfalse"]
+    output = run("exists", root, "-c", column, "--values", tmp_path / "values.txt").out
+    assert output.splitlines() == [f"{line}\ttrue" for line in lines] + [f"{absent}\tfalse"]
 
 
 def test_a_line_that_spells_no_bytes_is_refused(root, run, tmp_path):

@@ -78,13 +78,13 @@ def test_search(lake, run):
     assert text.out == "part-0.parquet\t2816\t3072\n"
     assert text.err.startswith("at_most: 1 of 3 files, 1 of 33 zones, 256 of 8,001 rows, ")
     assert text.err.endswith(" bytes of row groups; all rows that match, and perhaps others\n")
-    found = run("search", lake.root, "--where", f"user_id = '{user}'", "--format", "json")
-    assert (found.code, found.err) == (0, "")
-    assert list(found.document) == ["kind", "files", "row_ranges", "kept", "total", "num_unreadable", "reasons"]
-    assert found.document["kind"] == "at_most"
-    assert found.document["files"] == ["part-0.parquet"]
-    assert found.document["row_ranges"] == [{"path": "part-0.parquet", "fragment_id": 0, "start": 2816, "stop": 3072}]
-    assert list(found.document["kept"]) == list(found.document["total"]) == ["files", "zones", "rows", "bytes"]
+    output = run("search", lake.root, "--where", f"user_id = '{user}'", "--format", "json")
+    assert (output.code, output.err) == (0, "")
+    assert list(output.document) == ["kind", "files", "row_ranges", "kept", "total", "num_unreadable", "reasons"]
+    assert output.document["kind"] == "at_most"
+    assert output.document["files"] == ["part-0.parquet"]
+    assert output.document["row_ranges"] == [{"path": "part-0.parquet", "fragment_id": 0, "start": 2816, "stop": 3072}]
+    assert list(output.document["kept"]) == list(output.document["total"]) == ["files", "zones", "rows", "bytes"]
     kept = run("search", lake.root, "-w", "trace IS NULL", "-f", "json").document
     assert [list(reason) for reason in kept["reasons"]] == [["code", "message", "column"]]
 
@@ -166,8 +166,8 @@ def test_exists(lake, run, tmp_path):
     assert text.code == 0
     assert text.out == f"{user}\ttrue\nnobody\tfalse\nwith\u2028separator\tfalse\n"
     assert text.err == "1 of 3 may exist\n"
-    found = run("exists", lake.root, "--column", "user_id", "--values", values, "--exact", "-f", "json")
-    assert found.document == [
+    output = run("exists", lake.root, "--column", "user_id", "--values", values, "--exact", "-f", "json")
+    assert output.document == [
         {"value": user, "exists": True},
         {"value": "nobody", "exists": False},
         {"value": "with\u2028separator", "exists": False},
@@ -178,8 +178,8 @@ def test_a_mark_of_the_byte_order_is_no_part_of_the_first_value(lake, run, tmp_p
     """Editors on Windows write one: a value that is there must not be called absent."""
     user = lake.table["user_id"][4000].as_py()
     (tmp_path / "values.txt").write_bytes(b"\xef\xbb\xbf" + user.encode() + b"\r\nnobody\r\n")
-    found = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "values.txt")
-    assert found.out == f"{user}\ttrue\nnobody\tfalse\n"
+    output = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "values.txt")
+    assert output.out == f"{user}\ttrue\nnobody\tfalse\n"
 
 
 def test_locate(lake, run, tmp_path):
@@ -206,8 +206,8 @@ def test_explain(lake, run):
     text = run("explain", lake.root, "-w", "user_id = 'nobody'")
     assert (text.code, text.err) == (0, "")
     assert "  certainly nowhere: none of 8,001 rows need be read\n" in text.out
-    found = run("explain", lake.root, "-w", "user_id = 'nobody' OR trace IS NULL", "-f", "json").document
-    assert {reason["code"] for reason in found["reasons"]} == {"COLUMN_NOT_INDEXED", "OR_WITH_UNINDEXED_BRANCH"}
+    document = run("explain", lake.root, "-w", "user_id = 'nobody' OR trace IS NULL", "-f", "json").document
+    assert {reason["code"] for reason in document["reasons"]} == {"COLUMN_NOT_INDEXED", "OR_WITH_UNINDEXED_BRANCH"}
 
 
 def test_status_has_the_columns(lake, run):
@@ -289,7 +289,7 @@ def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
 )
 def test_errors_are_one_line_and_a_status(lake, run, arguments, code, message, monkeypatch, tmp_path):  # noqa: PLR0917 - a case a line
     monkeypatch.chdir(tmp_path)
-    outcome = run(*(lake.root if one == "LAKE" else one for one in arguments))
+    outcome = run(*(lake.root if argument == "LAKE" else argument for argument in arguments))
     assert (outcome.code, outcome.out) == (code, "")
     assert outcome.err.startswith("zonebloom: ")
     assert message in outcome.err
@@ -309,16 +309,16 @@ def test_errors_are_one_line_and_a_status(lake, run, arguments, code, message, m
     ],
 )
 def test_wrong_usage_is_status_2(lake, run, arguments):
-    outcome = run(*(lake.root if one == "LAKE" else one for one in arguments))
+    outcome = run(*(lake.root if argument == "LAKE" else argument for argument in arguments))
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err
 
 
 def test_bad_data_is_status_1_and_warnings_go_to_stderr(lake, run):
     (lake.root / "part-9.parquet").write_bytes(b"not Parquet")
-    found = run("search", lake.root, "-w", "user_id = 'nobody'", "-f", "json")
-    assert found.code == 0
-    assert {reason["code"] for reason in found.document["reasons"]} == {"FILE_NOT_INDEXED", "FILE_UNREADABLE"}
+    output = run("search", lake.root, "-w", "user_id = 'nobody'", "-f", "json")
+    assert output.code == 0
+    assert {reason["code"] for reason in output.document["reasons"]} == {"FILE_NOT_INDEXED", "FILE_UNREADABLE"}
     scanned = run("scan", lake.root, "-w", "user_id = 'nobody'", "-f", "json")
     assert (scanned.code, scanned.out, scanned.err.count("\n")) == (1, "", 1)
     assert "must be a whole Parquet file" in scanned.err
@@ -371,14 +371,14 @@ def test_line_ends_inside_quotes_of_a_csv_are_of_the_value(broken_lines, run, tm
     quoted = end.join(["s", *(f'"{value}"' for value in BROKEN_LINES), ""])
     (tmp_path / "values.csv").write_bytes(quoted.encode())
     arguments = ("locate", broken_lines, "-c", "s", "--values", tmp_path / "values.csv", "--exact", "-f", "json")
-    found = run(*arguments).document
-    assert [(one["value"], one["row"]) for one in found] == list(zip(BROKEN_LINES, range(4), strict=True))
+    document = run(*arguments).document
+    assert [(row["value"], row["row"]) for row in document] == list(zip(BROKEN_LINES, range(4), strict=True))
 
 
 def test_what_is_no_csv_is_text_or_an_error(broken_lines, run, tmp_path):
     (tmp_path / "values.txt").write_bytes(b"c\rd\n" + b"x" * 200_000)
-    found = run("exists", broken_lines, "-c", "s", "--values", tmp_path / "values.txt", "-f", "json").document
-    assert [one["exists"] for one in found] == [True, False]
+    document = run("exists", broken_lines, "-c", "s", "--values", tmp_path / "values.txt", "-f", "json").document
+    assert [row["exists"] for row in document] == [True, False]
     for wrong in (b"s\nc\rd\n", b's\n"' + b"x" * 200_000 + b'"\n'):
         (tmp_path / "values.csv").write_bytes(wrong)
         outcome = run("exists", broken_lines, "-c", "s", "--values", tmp_path / "values.csv")
@@ -389,8 +389,8 @@ def test_what_is_no_csv_is_text_or_an_error(broken_lines, run, tmp_path):
 def test_line_ends_inside_a_condition_of_a_file_stay(broken_lines, run, tmp_path):
     for value in BROKEN_LINES:
         (tmp_path / "where.sql").write_bytes(f"s = '{value}'\r\n".encode())
-        found = run("scan", broken_lines, "-w", f"@{tmp_path}/where.sql", "-f", "json").out
-        assert [json.loads(line)["s"] for line in found.splitlines()] == [value]
+        output = run("scan", broken_lines, "-w", f"@{tmp_path}/where.sql", "-f", "json").out
+        assert [json.loads(line)["s"] for line in output.splitlines()] == [value]
 
 
 def test_values_that_are_no_text_are_an_error(lake, run, tmp_path):

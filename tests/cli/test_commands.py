@@ -25,12 +25,12 @@ from zonebloom.errors import InvalidArgumentError
 from zonebloom.indexing.versions import duration
 
 COMMANDS = dict(each_command())
-OF_A_PATH = {name for name, command in COMMANDS.items() if any(one.name == "path" for one in command.params)}
+OF_A_PATH = {name for name, command in COMMANDS.items() if any(param.name == "path" for param in command.params)}
 WRITERS = {"build", "refresh", "optimize", "vacuum", "delete"}
 
 
 def options_of(name):
-    return {text: one for one in COMMANDS[name].params if isinstance(one, click.Option) for text in one.opts}
+    return {text: param for param in COMMANDS[name].params if isinstance(param, click.Option) for text in param.opts}
 
 
 def help_of(*names):
@@ -43,8 +43,8 @@ def test_help_fits_80_columns_and_ends_with_examples_that_parse(name):
     assert max(map(len, text.splitlines())) <= 80
     examples = [line.strip() for line in text.partition("Examples:\n")[2].splitlines()]
     assert examples
-    arguments = [one for one in COMMANDS[name].params if isinstance(one, click.Argument)]
-    assert all(f"\n  {one.human_readable_name} " in text for one in arguments)
+    arguments = [param for param in COMMANDS[name].params if isinstance(param, click.Argument)]
+    assert all(f"\n  {argument.human_readable_name} " in text for argument in arguments)
     for example in examples:
         tokens = shlex.split(example)
         end = next((n for n, token in enumerate(tokens) if token in {"|", "||", ">", ">>", "<"}), None)

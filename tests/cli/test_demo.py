@@ -20,10 +20,10 @@ def test_the_demo_prunes_and_leaves_nothing_behind(tmp_path):
     report = run_demo(ROWS, FILES, directory=tmp_path, console=Console(file=printed, width=112))
     present, absent, device, some, everything = report.searches
     zones = sum(math.ceil((ROWS * (n + 1) // FILES - ROWS * n // FILES) / ROWS_PER_ZONE) for n in range(FILES))
-    for one in report.searches:
-        assert (one.total.files, one.total.zones, one.total.rows) == (FILES, zones, ROWS)
-        assert one.kept.zones == pytest.approx(one.kept.rows / ROWS_PER_ZONE, abs=FILES)
-        assert (one.kept.zones > 0) == (one.kept.rows > 0)
+    for search in report.searches:
+        assert (search.total.files, search.total.zones, search.total.rows) == (FILES, zones, ROWS)
+        assert search.kept.zones == pytest.approx(search.kept.rows / ROWS_PER_ZONE, abs=FILES)
+        assert (search.kept.zones > 0) == (search.kept.rows > 0)
     assert (present.num_matches, device.num_matches, some.num_matches, absent.num_matches) == (1, 1, 10, 0)
     assert 1 <= present.kept.zones <= 2
     assert 1 <= device.kept.zones <= 2

@@ -97,10 +97,10 @@ def test_conditions(data, run, name, where, told):
 
 @pytest.mark.parametrize(("line", "code", "told"), [(line, code, told) for line, code, *told in COMMANDS])
 def test_commands(data, run, line, code, told):
-    found, _, err = run(*line.replace("{}", str(data)).split())
-    assert found == code
+    output, _, err = run(*line.replace("{}", str(data)).split())
+    assert output == code
     assert err.count("\n") == (1 if told != [""] else 0)
-    assert all(one.replace("{}", str(data)) in err for one in told)
+    assert all(text.replace("{}", str(data)) in err for text in told)
     assert not {"index=", "overwrite=True", "build_index", "dataset="} & set(err.replace("(", " ").split())
 
 
@@ -193,7 +193,7 @@ ONE_OF_MANY = re.compile(
 def test_one_of_a_thing_is_told_in_the_singular(tmp_path, run):
     """Over a lake of one file of one row, and one new file and one that cannot be read."""
     (tmp_path / "lake").mkdir()
-    one = pl.DataFrame({"id": [1]})
+    frame = pl.DataFrame({"id": [1]})
     commands = [
         *("whatif {} -c id", "build {} -c id --kind both", "build {} -c id --dry-run"),
         *(f"{name} {{}} -w id=1" for name in ("search", "scan", "explain")),
@@ -206,13 +206,13 @@ def test_one_of_a_thing_is_told_in_the_singular(tmp_path, run):
         *("refresh {}", "optimize {}", "vacuum {} --older-than 0d", "delete {} --yes"),
     ]
     said = []
-    one.write_parquet(tmp_path / "lake" / "a.parquet")
+    frame.write_parquet(tmp_path / "lake" / "a.parquet")
     for after in ("build", "new file"):
         if after == "new file":
-            one.write_parquet(tmp_path / "lake" / "b.parquet")
+            frame.write_parquet(tmp_path / "lake" / "b.parquet")
             (tmp_path / "lake" / "c.parquet").write_bytes(b"PAR1")
             (tmp_path / "lake" / "_d.parquet").write_bytes(b"")
         for command in commands:
             done = run(*command.replace("{}", str(tmp_path / "lake")).split())
-            said += [(command, found[0]) for found in ONE_OF_MANY.finditer(done.out + done.err)]
+            said += [(command, match[0]) for match in ONE_OF_MANY.finditer(done.out + done.err)]
     assert said == []

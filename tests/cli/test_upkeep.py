@@ -32,8 +32,8 @@ def test_refresh_adds_and_drops_what_changed(lake, run):
     assert run("refresh", lake, "--partition", "day=2").out.startswith("version 1: 0 files added, 0 dropped, 1 kept")
     done = run("refresh", lake, "--format", "json").document
     assert (done["num_files_added"], done["num_files_dropped"], done["num_files_kept"]) == (1, 1, 2)
-    found = run("search", lake, "--where", "k = 7777", "--strict", "--format", "json").document
-    assert (found["files"], found["reasons"]) == (["day=1/b.parquet"], [])
+    document = run("search", lake, "--where", "k = 7777", "--strict", "--format", "json").document
+    assert (document["files"], document["reasons"]) == (["day=1/b.parquet"], [])
     again = run("refresh", lake)
     assert again.out.startswith("version 2: 0 files added, 0 dropped, 3 kept; 0 zones added, ")
     new = run("refresh", lake, "--mode", "full", "--rows-per-zone", 50, "--kind", "both")
@@ -53,7 +53,7 @@ def test_versions_restore_and_vacuum(lake, run):
     assert run("refresh", lake).code == 0
     assert run("restore", lake, 1).out == "version 3\n"
     listed = run("versions", lake, "--format", "json").document
-    assert [(one["number"], one["operation"]) for one in listed] == [(1, "build"), (2, "refresh"), (3, "restore")]
+    assert [(entry["number"], entry["operation"]) for entry in listed] == [(1, "build"), (2, "refresh"), (3, "restore")]
     assert [line.split()[0] for line in run("versions", lake).out.splitlines()] == ["number", "1", "2", "3"]
     assert run("vacuum", lake).out.startswith("removed 0 versions and 0 files")
     assert run("vacuum", lake, "--older-than", 0, "--dry-run").out.startswith("would remove 2 versions and ")

@@ -52,7 +52,7 @@ def test_a_closed_stdin_and_a_column_that_is_listed_twice_are_named(lake, run):
 
 
 @pytest.mark.parametrize(
-    "spelt", [str, str.upper, lambda one: f"'{one}'", lambda one: f'  "{one}"\t'], ids=["plain", "upper", "'", '"']
+    "spelt", [str, str.upper, lambda text: f"'{text}'", lambda text: f'  "{text}"\t'], ids=["plain", "upper", "'", '"']
 )
 def test_a_text_of_uuids_finds_their_rows_in_every_command(lake, run, tmp_path, spelt):
     ids = ids_of(lake, 10)

@@ -41,9 +41,9 @@ class Block(NamedTuple):
 def blocks(page: Path) -> Iterator[Block]:
     """The blocks of `page` in order; a block of text right after one of Python belongs to it."""
     text = page.read_text("utf-8")
-    found = list(_BLOCK.finditer(text))
-    for number, block in enumerate(found):
-        after = found[number + 1] if number + 1 < len(found) else None
+    matches = list(_BLOCK.finditer(text))
+    for number, block in enumerate(matches):
+        after = matches[number + 1] if number + 1 < len(matches) else None
         is_output = after is not None and after[1] == "text" and not text[block.end() : after.start()].strip()
         yield Block(block[1], block[2], text[: block.start()].count("\n") + 1, after[2] if is_output else None)
 

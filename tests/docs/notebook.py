@@ -55,10 +55,10 @@ def _run(source: str, scope: dict[str, Any], number: int) -> list[dict[str, Any]
 def main() -> None:
     notebook = json.loads(NOTEBOOK.read_text("utf-8"))
     with tempfile.TemporaryDirectory() as folder:
-        found = iter(list(shown(Path(folder))))
+        outputs = iter(list(shown(Path(folder))))
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
-            _, cell["outputs"] = next(found)
+            _, cell["outputs"] = next(outputs)
     NOTEBOOK.write_text(json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
 
 

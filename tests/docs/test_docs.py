@@ -65,8 +65,8 @@ def test_every_link_resolves(page: Path) -> None:
     lost = []
     for link in links:
         target = (page.parent / link["file"]).resolve() if link["file"] else page
-        known = anchors(target) if link["anchor"] and target.suffix == ".md" else {link["anchor"]}
-        if not target.exists() or link["anchor"] not in known:
+        targets = anchors(target) if link["anchor"] and target.suffix == ".md" else {link["anchor"]}
+        if not target.exists() or link["anchor"] not in targets:
             lost.append(link[0])
     assert lost == []
 

@@ -63,16 +63,16 @@ def rows_of(seed: int, num_rows: int = NUM_ROWS) -> pa.Table:
         {
             "row": row,
             "id": pa.array(shuffled, pa.int64()),
-            "text": pa.array([f"text {one}" for one in numbers], mask=few),
+            "text": pa.array([f"text {number}" for number in numbers], mask=few),
             "number": pa.array(floats, pa.float64(), from_pandas=False),
             "single": pa.array(floats.astype(np.float32), pa.float32(), from_pandas=False),
-            "amount": pa.array([decimal.Decimal(one) / 4 for one in numbers], pa.decimal128(12, 2)),
-            "day": pa.array([start.date() + dt.timedelta(days=one % 20_000) for one in numbers]),
-            "moment": pa.array([start + dt.timedelta(seconds=one) for one in numbers], pa.timestamp("us")),
-            "key": pa.array([uuid.UUID(int=one).bytes for one in numbers], pa.uuid()),
-            "raw": pa.array([b"%08d" % one for one in numbers], pa.binary()),
-            "nested": pa.array([{"leaf": one, "other": "x"} for one in numbers]),
-            "many": pa.array([[one, 1] for one in numbers]),
+            "amount": pa.array([decimal.Decimal(number) / 4 for number in numbers], pa.decimal128(12, 2)),
+            "day": pa.array([start.date() + dt.timedelta(days=number % 20_000) for number in numbers]),
+            "moment": pa.array([start + dt.timedelta(seconds=number) for number in numbers], pa.timestamp("us")),
+            "key": pa.array([uuid.UUID(int=number).bytes for number in numbers], pa.uuid()),
+            "raw": pa.array([b"%08d" % number for number in numbers], pa.binary()),
+            "nested": pa.array([{"leaf": number, "other": "x"} for number in numbers]),
+            "many": pa.array([[number, 1] for number in numbers]),
         }
     )
 
@@ -154,8 +154,8 @@ def object_lake(folder: Path, s3: Any) -> Lake:
 
 
 LAKES = {
-    one.__name__.removesuffix("_lake"): one
-    for one in (plain_lake, sliced_lake, hive_lake, stale_lake, evolved_lake, delta_lake, object_lake)
+    lake.__name__.removesuffix("_lake"): lake
+    for lake in (plain_lake, sliced_lake, hive_lake, stale_lake, evolved_lake, delta_lake, object_lake)
 }
 
 
@@ -188,7 +188,7 @@ def without(*engines: str) -> frozenset[str]:
 F, C = pc.field, pl.col
 NOBODY: frozenset[str] = frozenset()
 SOME = [7, 901, 100_203, 999_999]
-LONG = [one * 100_000_000 + 3 for one in range(300)] + [42]
+LONG = [number * 100_000_000 + 3 for number in range(300)] + [42]
 TIME = dt.datetime(2020, 1, 1, 0, 0, 42)  # noqa: DTZ001 - a local time
 
 CONDITIONS = {
@@ -314,7 +314,7 @@ DATASET_ENGINES: dict[str, Callable[[pads.Dataset, Condition], list[dict[str, An
 def conditions_for(engine: str, lake: Lake) -> dict[str, Condition]:
     """Those that the engine can say; for a change all of them on the plain lake, and some on each other."""
     language = {"pyarrow": "arrow", "polars": "polars", "polars dataset": "polars"}.get(engine, "sql")
-    said = [(name, one) for name, one in CONDITIONS.items() if getattr(one, language) is not None]
+    said = [(name, condition) for name, condition in CONDITIONS.items() if getattr(condition, language) is not None]
     number = list(LAKES).index(lake.kind)
     return dict(some(said[number:], each=7) if number else said)
 
@@ -322,17 +322,17 @@ def conditions_for(engine: str, lake: Lake) -> dict[str, Condition]:
 @pytest.fixture
 def rows_read(monkeypatch):
     """By file and row group, how many rows were read of some column since it was last cleared."""
-    found: dict[tuple[str, int], int] = {}
+    counts: dict[tuple[str, int], int] = {}
     read = DataFile.read_rows
 
     @functools.wraps(read)
     def spied(self, group, starts, stops, columns, **options):
         num_rows = int((np.asarray(stops) - np.asarray(starts)).sum())
-        found[self._path, group] = max(num_rows, found.get((self._path, group), 0))
+        counts[self._path, group] = max(num_rows, counts.get((self._path, group), 0))
         return read(self, group, starts, stops, columns, **options)
 
     monkeypatch.setattr(DataFile, "read_rows", spied)
-    return found
+    return counts
 
 
 @pytest.mark.parametrize("engine", DATASET_ENGINES)
@@ -363,19 +363,19 @@ def test_polars_gives_just_what_it_gives_over_plain_files(lake, rows_read, strea
 def in_plain_duckdb(connection: duckdb.DuckDBPyConnection, lake: Lake) -> duckdb.DuckDBPyRelation:
     """The plain rows: as DuckDB's own reader gives them, where it can."""
     if lake.parquet is None:
-        found = connection.from_arrow(lake.plain)
+        frame = connection.from_arrow(lake.plain)
     else:
-        found = connection.sql(f"SELECT * FROM read_parquet('{lake.parquet}', union_by_name = true)")
-    return found.select(*lake.index.dataset().schema.names)
+        frame = connection.sql(f"SELECT * FROM read_parquet('{lake.parquet}', union_by_name = true)")
+    return frame.select(*lake.index.dataset().schema.names)
 
 
-def answer(found: duckdb.DuckDBPyRelation) -> list[str]:
-    return shown(found.to_arrow_table().to_pylist())
+def answer(of_duckdb: duckdb.DuckDBPyRelation) -> list[str]:
+    return shown(of_duckdb.to_arrow_table().to_pylist())
 
 
-def row_groups_read(found: duckdb.DuckDBPyRelation) -> int:
+def row_groups_read(of_duckdb: duckdb.DuckDBPyRelation) -> int:
     """Row groups that DuckDB's own reader scanned."""
-    return sum(int(one) for one in re.findall(r"Row Groups Scanned: (\d+) /", found.explain("analyze")))
+    return sum(int(text) for text in re.findall(r"Row Groups Scanned: (\d+) /", of_duckdb.explain("analyze")))
 
 
 def num_row_groups(lake: Lake) -> int:
@@ -464,9 +464,9 @@ def test_duckdb_prunes_a_lake_of_views_which_datafusion_writes(tmp_path):
 def test_keys_that_duckdb_hands_to_no_dataset_prune_a_semi_join(flat):
     connection = duckdb.connect()
     keys = connection.sql(f"SELECT '{uuid.UUID(int=42)}' AS k")
-    found = semi_join(connection, flat.index, "key", keys)
-    assert found.select("id").fetchall() == [(42,)]
-    assert row_groups_read(found) == 1
+    rows = semi_join(connection, flat.index, "key", keys)
+    assert rows.select("id").fetchall() == [(42,)]
+    assert row_groups_read(rows) == 1
     leaves = semi_join(connection, flat.index, "nested.leaf", connection.sql("SELECT 42"))
     assert leaves.select("id").fetchall() == [(42,)]
     assert row_groups_read(leaves) == 1
@@ -509,7 +509,7 @@ def test_a_relation_has_the_partition_values_of_the_index(tmp_path, folders):
     rows = index.to_table("id >= 0")
     *_, key = rows.column_names
     wheres = ["id = 3", "id IN (0, 1999)", "id >= 0", f"{key} IS NULL", *(f"id = {2 * i}" for i in range(len(folders)))]
-    texts = {str(one) for one in rows[key].to_pylist() if one is not None}
+    texts = {str(value) for value in rows[key].to_pylist() if value is not None}
     wheres += [f"{key} = '{text.replace(chr(39), chr(39) * 2)}'" for text in texts]
     for where in wheres:
         expected = shown(index.to_table(where).to_pylist())
@@ -597,7 +597,7 @@ def test_every_way_to_scan_gives_the_same_rows(flat):
     assert ours.to_table(columns=doubled, filter=where) == flat.plain.to_table(columns=doubled, filter=where)
     assert ours.to_table(columns={"one": pc.scalar(1)}, filter=where)["one"].to_pylist() == [1, 1]
     fragments = list(ours.get_fragments(filter=where))
-    assert [one.path for one in fragments] == sorted(flat.plain.files) == ours.files
+    assert [fragment.path for fragment in fragments] == sorted(flat.plain.files) == ours.files
     for options in ({"filter": where}, {}, {"filter": F("number") > 3}):
         for mine, theirs in zip(fragments, flat.plain.get_fragments(), strict=True):
             assert shown(mine.to_table(**options).to_pylist()) == shown(theirs.to_table(**options).to_pylist())
@@ -672,8 +672,8 @@ def test_a_filter_reads_its_columns_where_no_pruning_needs_them(tmp_path):
         assert shown(index.to_table(where).to_pylist()) == shown(plain.to_table(filter=where).to_pylist())
     connection = duckdb.connect()
     register_in_duckdb(connection, "events", index)
-    found = connection.sql("SELECT id FROM events WHERE NOT (small = 300) AND id <> 1")
-    assert found.fetchall() == [(2,), (2,)]
+    frame = connection.sql("SELECT id FROM events WHERE NOT (small = 300) AND id <> 1")
+    assert frame.fetchall() == [(2,), (2,)]
 
 
 # --- Polars and DataFusion --------------------------------------------------------------------------------------------
@@ -701,7 +701,7 @@ def test_polars_limits_count_the_rows_before_the_filter(flat):
 
 def test_what_polars_compares_in_types_that_arrow_lacks_or_in_coarser_units_loses_no_row(tmp_path):
     """Decimals are compared with integers of 128 bits, times in the coarser unit: both rows have that millisecond."""
-    times = [dt.datetime(2020, 1, 1, microsecond=one, tzinfo=dt.UTC) for one in (0, 1)]
+    times = [dt.datetime(2020, 1, 1, microsecond=number, tzinfo=dt.UTC) for number in (0, 1)]
     frame = pl.DataFrame({"t": times, "d": [decimal.Decimal(1), decimal.Decimal(2)]})
     frame.write_parquet(tmp_path / "a.parquet", row_group_size=1)
     ours, plain = scan(zb.build_index(tmp_path, ["t", "d"], rows_per_zone=1)), pl.scan_parquet(tmp_path / "a.parquet")

@@ -66,9 +66,9 @@ class Race:
         files = table.inspect.all_files()["file_path"].to_pylist()
         manifests = table.inspect.all_manifests()["path"].to_pylist()
         lists = [snapshot.manifest_list for snapshot in table.snapshots()]
-        known = {one.removeprefix("file://") for one in (*files, *manifests, *lists)}
+        named = {place.removeprefix("file://") for place in (*files, *manifests, *lists)}
         paths = (self.folder / "warehouse").rglob("*")
-        return {str(path) for path in paths if path.suffix in (".parquet", ".avro")} - known
+        return {str(path) for path in paths if path.suffix in (".parquet", ".avro")} - named
 
     # --- what others do -----------------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Race:
 
     def expiry(self) -> None:
         table = self.now()
-        expired, named = table.maintenance.expire_snapshots(), {one.snapshot_id for one in table.refs().values()}
+        expired, named = table.maintenance.expire_snapshots(), {ref.snapshot_id for ref in table.refs().values()}
         for snapshot in table.snapshots():
             if snapshot.snapshot_id not in named:
                 expired = expired.by_id(snapshot.snapshot_id)
@@ -156,9 +156,9 @@ ROUNDS = [
 
 @pytest.fixture
 def race(tmp_path: Path) -> Iterator[Race]:
-    made = Race(tmp_path)
-    yield made
-    made.catalog.close()
+    started = Race(tmp_path)
+    yield started
+    started.catalog.close()
 
 
 def rewrite(race: Race, kind: str, keys: list[int], table: Table | None = None) -> tuple[iceberg.Rewrite, pa.Table]:

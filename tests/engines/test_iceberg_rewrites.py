@@ -62,12 +62,12 @@ def files_of(table: Table) -> set[str]:
 def tables(request, catalog: SqlCatalog) -> tuple[Table, Table]:
     """Two tables of the same four files: one for us, one for the oracle."""
     spec = {"partition_spec": PARTITIONS} if request.param == "partitioned" else {}
-    made = [catalog.create_table(f"db.{name}", SCHEMA, **spec) for name in ("ours", "theirs")]
-    for table in made:
+    both = [catalog.create_table(f"db.{name}", SCHEMA, **spec) for name in ("ours", "theirs")]
+    for table in both:
         for start in (0, 100, 200):
             table.append(rows(start, start + 100))
         table.append(pa.table({"id": [None, 7], "day": ["d0", "d1"], "text": ["no id", "seven again"]}))
-    return made[0], made[1]
+    return both[0], both[1]
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def test_partitions_by_a_double_are_written_but_never_rewritten(catalog, tmp_pat
         spec.add_identity("v")
     zb.build_index(table, "id", index=tmp_path / "index")
     iceberg.delete(table, "id", [4], index=tmp_path / "index")
-    [manifest] = [one for one in table.current_snapshot().manifests(table.io) if one.added_files_count]
+    [manifest] = [manifest for manifest in table.current_snapshot().manifests(table.io) if manifest.added_files_count]
     assert manifest.partitions[0].upper_bound == struct.pack("<d", 0.1)
     before = sorted_rows(table)
     assert [row["id"] for row in sorted(before, key=lambda row: row["id"])] == [0, 1, 2, 3]
@@ -372,7 +372,7 @@ def test_a_store_that_refuses_a_file_is_told_and_changes_nothing(s3, tmp_path, e
         return "deny" if method in ("PUT", "POST") and path.endswith(ending) else None
 
     def listed() -> set[str]:
-        keys = {one["Key"] for one in s3.client.list_objects_v2(Bucket=s3.name)["Contents"]}
+        keys = {content["Key"] for content in s3.client.list_objects_v2(Bucket=s3.name)["Contents"]}
         return {key for key in keys if key.endswith(".parquet")}
 
     before, files = sorted_rows(table), listed()

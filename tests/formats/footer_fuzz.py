@@ -63,7 +63,7 @@ def use_its_filters(path: Path, output: Path, *, is_adopted: bool) -> None:
         names = [name for name, _type in data.leaves]
         for leaf in range(len(names)):
             with suppress(DataFileError):
-                assert {one.row_group for one in data.own_filters(leaf)} <= set(range(len(data.row_group_rows)))
+                assert {own.row_group for own in data.own_filters(leaf)} <= set(range(len(data.row_group_rows)))
                 assert data.num_nulls(0, leaf) != -1
     uses: list[Callable[[], object]] = [lambda: zb.parquet_blooms(path)]
     for name in names:

@@ -97,8 +97,8 @@ def test_partition_values_are_those_of_the_log(tmp_path):
     index = build(tmp_path)
     assert_agrees(index, tmp_path)
     for text in TEXTS[:4]:
-        found = index.search(zb.col("p") == text)
-        assert (found.kept.files, str(found.kind)) == (1, "exact")
+        result = index.search(zb.col("p") == text)
+        assert (result.kept.files, str(result.kind)) == (1, "exact")
         assert index.to_table(zb.col("p") == text)["p"].to_pylist() == [text]
     assert index.to_table("p IS NULL")["id"].to_pylist() == [4]
     assert index.search("d = DATE '2026-01-03'").kept.files == 1
@@ -200,15 +200,15 @@ def test_a_column_that_only_the_log_has_can_be_asked_for(root):
 
 def hand_made(root: Path, fields, *, mode="none", partitions=(), features=()) -> None:
     """A table without files whose schema is that of `fields`: name, type, id and physical name."""
-    made = []
+    written = []
     for name, kind, number, stored in fields:
         mapping = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": stored}
-        made.append({"name": name, "type": kind, "nullable": True, "metadata": mapping if mode != "none" else {}})
+        written.append({"name": name, "type": kind, "nullable": True, "metadata": mapping if mode != "none" else {}})
     asked = [*features, *(["columnMapping"] if mode != "none" else [])]
     metadata = {
         "id": "5930095c-7b3a-42fb-b05e-786bb220480b",
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": made}),
+        "schemaString": json.dumps({"type": "struct", "fields": written}),
         "partitionColumns": list(partitions),
         "configuration": {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "99"},
     }
@@ -229,7 +229,7 @@ def spelled(path: str, how: str) -> str:
 
 
 def with_ids(table: pa.Table, ids: list[int]) -> pa.Table:
-    fields = [one.with_metadata({"PARQUET:field_id": str(i)}) for one, i in zip(table.schema, ids, strict=True)]
+    fields = [field.with_metadata({"PARQUET:field_id": str(i)}) for field, i in zip(table.schema, ids, strict=True)]
     return table.cast(pa.schema(fields))
 
 
@@ -336,8 +336,8 @@ def test_a_name_that_another_column_took_loses_no_row(tmp_path):
     index = build(tmp_path)
     assert index.search("u IS NULL").num_zones_kept == 0
     hand_made(tmp_path, [("id", "long", 1, "col-1"), ("u", "string", 7, "col-7")], mode="name")
-    found = index.search("u IS NULL")
-    assert ReasonCode.COLUMN_NOT_INDEXED in {one.code for one in found.reasons}
+    result = index.search("u IS NULL")
+    assert ReasonCode.COLUMN_NOT_INDEXED in {reason.code for reason in result.reasons}
     assert index.to_table("u IS NULL").num_rows == 40
     assert index.to_table(user(7)).num_rows == 0
     assert index.exists("u", ["anything"]).to_pylist() == [True]
@@ -519,7 +519,7 @@ def test_features_beside_which_no_deletion_vector_is_read_are_refused_before_a_b
     add_file(tmp_path, "a.parquet", rows(0, 10))
     with pytest.raises(DataFileError, match=f"(?i)deletion vectors .*{feature}"):
         build(tmp_path)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["_delta_log", "a.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_delta_log", "a.parquet"]
 
 
 def test_a_location_that_deltalake_takes_for_another_is_refused(root, s3):
@@ -551,12 +551,14 @@ def test_a_checkpoint_of_version_2(root, has_sidecar):
     features = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
     entries = [{"checkpointMetadata": {"version": 2}}]
     entries.append({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}})
-    entries += [one for one in actions if "metaData" in one]
-    adds = [{"add": {**one["add"], "dataChange": False, "partitionValues": {}}} for one in actions if "add" in one]
+    entries += [action for action in actions if "metaData" in action]
+    adds = [
+        {"add": {**action["add"], "dataChange": False, "partitionValues": {}}} for action in actions if "add" in action
+    ]
     if has_sidecar:
         (log / "_sidecars").mkdir()
         names = ("path", "size", "modificationTime", "dataChange", "stats")
-        files = [{name: one["add"][name] for name in names} | {"partitionValues": []} for one in adds]
+        files = [{name: add["add"][name] for name in names} | {"partitionValues": []} for add in adds]
         schema = pa.table({"add": files}).schema.field("add").type
         values = [field for field in schema if field.name != "partitionValues"]
         schema = pa.struct([*values, ("partitionValues", pa.map_(pa.string(), pa.string()))])
@@ -564,7 +566,7 @@ def test_a_checkpoint_of_version_2(root, has_sidecar):
         size = (log / "_sidecars" / "x.parquet").stat().st_size
         adds = [{"sidecar": {"path": "x.parquet", "sizeInBytes": size, "modificationTime": 0}}]
     name = f"{2:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
-    (log / name).write_text("\n".join(json.dumps(one) for one in [*entries, *adds]))
+    (log / name).write_text("\n".join(json.dumps(entry) for entry in [*entries, *adds]))
     (log / "_last_checkpoint").write_text(json.dumps({"version": 2, "size": len(entries) + len(adds)}))
     (log / f"{3:020d}.json").write_text(json.dumps({"commitInfo": {"timestamp": 0, "operation": "none"}}))
     for path in commits:

@@ -62,7 +62,7 @@ def test_partition_columns_are_those_of_pyarrow(texts, several):
         root = Path(place)
         quoted = [text if text == NULL else quote(text, safe=" ~'") for text in texts]
         write_hive(
-            root, [f"k={one}/m={'x' if n % 2 else 3}" if several else f"k={one}" for n, one in enumerate(quoted)]
+            root, [f"k={value}/m={'x' if n % 2 else 3}" if several else f"k={value}" for n, value in enumerate(quoted)]
         )
         theirs = pads.dataset(root, partitioning="hive")
         index = zb.build_index(root, "id", rows_per_zone=1)
@@ -72,9 +72,9 @@ def test_partition_columns_are_those_of_pyarrow(texts, several):
         for value in expected["k"].unique().to_pylist():
             predicate = zb.IsNull("k") if value is None else zb.Equals("k", value)
             same = pc.is_null(expected["k"]) if value is None else pc.equal(expected["k"], value)
-            found = index.search(predicate)
-            assert found.kind == "exact"
-            assert found.num_rows_kept == pc.sum(same).as_py()
+            result = index.search(predicate)
+            assert result.kind == "exact"
+            assert result.num_rows_kept == pc.sum(same).as_py()
             assert index.to_table(predicate).num_rows == pc.sum(same).as_py()
 
 
@@ -92,8 +92,8 @@ def test_partition_only_predicates_are_exact_and_read_nothing(tmp_path, monkeypa
         ("day = 99999999999", 0),
         ("day = 1.0", 2),
     ):
-        found = index.search(text)
-        assert (found.kind, found.kept.files, found.reasons) == ("exact", files, ()), text
+        result = index.search(text)
+        assert (result.kind, result.kept.files, result.reasons) == ("exact", files, ()), text
         assert index.to_table(text).num_rows == 3 * files
     both = index.search("day = 2 AND id = 8")
     assert (both.kind, both.kept.rows) == ("at_most", 1)
@@ -129,8 +129,8 @@ def test_a_column_that_some_files_hold_and_of_others_a_folder_is_in_all(tmp_path
     assert index.to_table("id >= 0", columns=["id", "day"]).sort_by("id").to_pylist() == whole.to_pylist()
     for condition in ("day = 2", "day = 1", "day IS NULL", "day > 1", "day = 2 AND id = 1", "NOT day = 1"):
         expected = duckdb.from_arrow(whole).filter(condition).order("id").fetchall()
-        found = index.to_table(condition, columns=["id", "day"]).sort_by("id")
-        assert [tuple(row.values()) for row in found.to_pylist()] == expected, condition
+        rows = index.to_table(condition, columns=["id", "day"]).sort_by("id")
+        assert [tuple(row.values()) for row in rows.to_pylist()] == expected, condition
     assert index.search("id = 1").kept.rows == 1
     assert "day" not in indexed or index.exists("day", [2, 1]).to_pylist() == [True, True]
     assert index.verify().is_sound
@@ -223,8 +223,8 @@ with pytest.raises(DataFileError, match="must be a regular file, got a FIFO"):
     index.data.open("fifo.parquet")
 """
     command = [sys.executable, "-c", program, str(lake)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert found.returncode == 0, found.stderr
+    output = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert output.returncode == 0, output.stderr
     for name, kind in [
         ("fifo.parquet", "a FIFO"),
         ("part/fifo.parquet", "a FIFO"),
@@ -234,7 +234,7 @@ with pytest.raises(DataFileError, match="must be a regular file, got a FIFO"):
         ("self", "a link to nothing"),
         ("through", "a link to nothing"),
     ]:
-        assert f"{lake / name}, {kind}; it is skipped" in found.stderr
+        assert f"{lake / name}, {kind}; it is skipped" in output.stderr
 
 
 def test_a_link_to_a_folder_around_it_is_skipped_and_said(tmp_path):
@@ -249,7 +249,7 @@ def test_a_link_to_a_folder_around_it_is_skipped_and_said(tmp_path):
     (other / "back").symlink_to(lake)
     with pytest.warns(RuntimeWarning, match="a link to a folder around it; it is skipped") as warned:
         index = zb.build_index(lake, "id", rows_per_zone=1)
-    said = {str(one.message).split("got ")[1].split(",")[0] for one in warned}
+    said = {str(warning.message).split("got ")[1].split(",")[0] for warning in warned}
     assert said == {str(lake / path) for path in ("loop", "part/up", "aside/back")}
     with pytest.warns(RuntimeWarning, match="is skipped"):
         assert index.to_table("id IN (0, 1, 2)")["id"].to_pylist() == [0, 2, 1]
@@ -281,8 +281,8 @@ def test_a_hive_lake_keeps_its_partition_columns_however_it_is_named(hive_lake, 
     """Also where it comes as a pyarrow Dataset or a list of files, all of one partition."""
     source = pads.dataset(hive_lake.root, partitioning="hive")
     files = [hive_lake.root / path for path in hive_lake.files]
-    for number, (one, rows) in enumerate([(source, 3000), (files, 3000), (files[2:4], 3000), (files[:2], 0)]):
-        index = zb.build_index(one, "user_id", index=tmp_path / str(number))
+    for number, (location, rows) in enumerate([(source, 3000), (files, 3000), (files[2:4], 3000), (files[:2], 0)]):
+        index = zb.build_index(location, "user_id", index=tmp_path / str(number))
         assert index.schema.names == source.schema.names
         assert index.to_table("day = 2").num_rows == rows
         assert index.to_table("day = 2").schema == source.schema
@@ -334,7 +334,7 @@ def test_files_of_a_table_are_refused_as_a_folder_in_it_is(tmp_path):
     files = sorted((tmp_path / "table").rglob("*.parquet"))
     folder = pads.dataset(tmp_path / "table", exclude_invalid_files=True)
     for source in (files, files[0], str(files[0]), folder, files[0].parent):
-        for take in (lambda one: zb.build_index(one, "id", index=tmp_path / "i"), zb.open_lake):
+        for take in (lambda source: zb.build_index(source, "id", index=tmp_path / "i"), zb.open_lake):
             with pytest.raises(InvalidArgumentError, match="must be a whole table"):
                 take(source)
     assert zb.parquet_bloom(files[0], 0, "id") is None  # of a file, whatever its rows are
@@ -349,7 +349,7 @@ def test_what_is_no_path_is_refused(tmp_path, monkeypatch, path):
     for take in (lambda: zb.build_index("a.parquet", "c", index=path), lambda: zb.open_index(path)):
         with pytest.raises(InvalidArgumentError, match="a path must be a text without NUL, and not empty, got"):
             take()
-    assert [found.name for found in tmp_path.iterdir()] == ["a.parquet"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
 def test_missing_paths(tmp_path):

@@ -33,9 +33,9 @@ class Place:
     put: Callable[[str, bytes], object]
 
     def dataset(self) -> ParquetDataset:
-        found = open_dataset(self.location, self.options).pin()
-        assert isinstance(found, ParquetDataset)
-        return found
+        snapshot = open_dataset(self.location, self.options).pin()
+        assert isinstance(snapshot, ParquetDataset)
+        return snapshot
 
 
 def put_local(root: Path, path: str, data: bytes) -> None:

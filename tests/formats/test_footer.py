@@ -37,9 +37,9 @@ def dotted_table(order: list[str]) -> pa.Table:
     columns = {
         "k": pa.array(range(10)),
         "a.b": pa.array(range(10)),
-        "a": pa.array([{"b": 1000 + one} for one in range(10)]),
+        "a": pa.array([{"b": 1000 + number} for number in range(10)]),
         "x.list.element": pa.array(range(10)),
-        "x": pa.array([[1000 + one] for one in range(10)]),
+        "x": pa.array([[1000 + number] for number in range(10)]),
     }
     return pa.table({name: columns[name] for name in order})
 
@@ -73,7 +73,7 @@ def test_a_name_that_a_later_file_gives_to_another_column_prunes_nothing(tmp_pat
     pq.write_table(pa.table({"a.b": range(10)}), tmp_path / "a.parquet")
     index = zb.build_index(tmp_path, "a.b", rows_per_zone=5)
     assert index.exists("a.b", [3, 1003]).to_pylist() == [True, False]
-    pq.write_table(pa.table({"a": [{"b": 1000 + one} for one in range(10)]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"a": [{"b": 1000 + number} for number in range(10)]}), tmp_path / "b.parquet")
     assert index.to_table('"a.b" IS NULL').num_rows == 10
     index.refresh()
     assert index.to_table('"a.b" = 3').num_rows == 1
@@ -98,7 +98,7 @@ TWICE = {
 @pytest.mark.parametrize("kind", list(TWICE))
 def test_a_column_that_a_new_file_has_twice_is_an_error_that_names_both(tmp_path, kind):
     names, arrays = TWICE[kind]
-    x = pa.array(range(10)) if kind == "top" else pa.array([{"b": one} for one in range(10)])
+    x = pa.array(range(10)) if kind == "top" else pa.array([{"b": number} for number in range(10)])
     column = "x" if kind == "top" else "x.b"
     pq.write_table(pa.table({"x": x, "y": range(10)}), tmp_path / "a.parquet")
     index = zb.build_index(tmp_path, column)
@@ -133,8 +133,8 @@ def every_kind(num_rows: int) -> pa.Table:
     return pa.table(
         {
             "i": pa.array(numbers, pa.int32()),
-            "t": pa.array([f"{'long ' * (one % 20)}{one}" for one in range(num_rows)]),
-            "s": pa.array([{"p": float(one), "q": [one, None]} for one in range(num_rows)]),
+            "t": pa.array([f"{'long ' * (number % 20)}{number}" for number in range(num_rows)]),
+            "s": pa.array([{"p": float(number), "q": [number, None]} for number in range(num_rows)]),
             "at": pa.array(numbers, pa.timestamp("us")),
             "n": pa.nulls(num_rows),
         }
@@ -203,9 +203,9 @@ def test_a_footer_with_absurd_numbers_concerns_its_file_alone(tmp_path, kind):
     index = zb.build_index(tmp_path, "k")
     pq.write_table(pa.table({"k": range(10, 20)}), tmp_path / "b.parquet")
     rewritten_footer(tmp_path / "b.parquet", edit)
-    found = index.search("k = 3")
-    assert [reason.path for reason in found.reasons if reason.code is ReasonCode.FILE_UNREADABLE] == ["b.parquet"]
-    assert set(found.files) == {"a.parquet", "b.parquet"}
+    result = index.search("k = 3")
+    assert [reason.path for reason in result.reasons if reason.code is ReasonCode.FILE_UNREADABLE] == ["b.parquet"]
+    assert set(result.files) == {"a.parquet", "b.parquet"}
     assert index.exists("k", [3]).to_pylist() == [True]
     with pytest.raises(DataFileError, match=message):
         index.to_table("k = 3")
@@ -254,7 +254,7 @@ def write_encrypted(path: Path, table: pa.Table, columns: list[str]) -> None:
 
 def test_plain_columns_of_a_file_with_encrypted_ones_are_indexed_and_read(tmp_path):
     need("partly_encrypted")
-    table = pa.table({"k": range(ROWS), "v": range(ROWS), "t": [f"t{one % 7}" for one in range(ROWS)]})
+    table = pa.table({"k": range(ROWS), "v": range(ROWS), "t": [f"t{number % 7}" for number in range(ROWS)]})
     write_encrypted(tmp_path / "a.parquet", table, ["k"])
     index = zb.build_index(tmp_path, ["v", "t"], rows_per_zone=100)
     assert index.search("v = 7").num_zones_kept == 1

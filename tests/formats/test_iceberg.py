@@ -51,10 +51,10 @@ def assert_agrees(index: zb.Index, table: Table) -> None:
 @pytest.fixture
 def table(catalog: SqlCatalog) -> Table:
     """A table of three files, of 40 rows each."""
-    made = catalog.create_table("db.events", schema=rows(0, 1).schema)
+    events = catalog.create_table("db.events", schema=rows(0, 1).schema)
     for start in (0, 40, 80):
-        made.append(rows(start, start + 40))
-    return made
+        events.append(rows(start, start + 40))
+    return events
 
 
 @pytest.fixture
@@ -106,20 +106,20 @@ def parted(catalog: SqlCatalog) -> Table:
         ts=pa.array([dt.datetime(2026, 1, 1, i, tzinfo=dt.UTC) for i in range(count)], pa.timestamp("us", "UTC")),
         plain=pa.array([1_767_225_600 + 3600 * i for i in range(count)], pa.timestamp("s")).cast(pa.timestamp("us")),
     )
-    made = catalog.create_table("db.parted", schema=data.schema)
-    with made.update_spec() as spec:
+    parted_table = catalog.create_table("db.parted", schema=data.schema)
+    with parted_table.update_spec() as spec:
         for name in ("p", "d", "n", "dec", "ts", "plain"):
             spec.add_identity(name)
-    made.append(data)
-    return made
+    parted_table.append(data)
+    return parted_table
 
 
 def test_partition_values_prune_files(parted, place):
     index = build(parted, place)
     assert_agrees(index, parted)
     for text in TEXTS[:5]:
-        found = index.search(zb.col("p") == text)
-        assert (found.kept.files, str(found.kind)) == (1, "exact")
+        result = index.search(zb.col("p") == text)
+        assert (result.kept.files, str(result.kind)) == (1, "exact")
         assert index.to_table(zb.col("p") == text)["p"].to_pylist() == [text]
     assert index.to_table("p IS NULL")["id"].to_pylist() == [5]
     assert index.search("d = DATE '2026-01-03'").kept.files == 1
@@ -135,8 +135,8 @@ def test_another_partition_spec_keeps_files_whose_value_the_log_has_not(table, p
     table.append(wide)
     index = build(table, place, "id")
     assert index.search("id = 50").num_zones_kept == 1
-    found = index.search(user(205))
-    assert found.kept.files == 4
+    result = index.search(user(205))
+    assert result.kept.files == 4
     assert index.to_table(user(205))["id"].to_pylist() == [205]
     assert_agrees(index, table)
 
@@ -213,7 +213,7 @@ def test_files_of_a_migrated_table_lack_their_partition_column(catalog, tmp_path
     )
     spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "day"))
     names = [(1, ["id", "old_id"]), (2, ["u"]), (3, ["day"])]
-    mapping = json.dumps([{"field-id": number, "names": known} for number, known in names])
+    mapping = json.dumps([{"field-id": number, "names": aliases} for number, aliases in names])
     table = catalog.create_table(
         "db.migrated", schema=schema, partition_spec=spec, properties={"schema.name-mapping.default": mapping}
     )
@@ -345,8 +345,8 @@ def test_swapped_names_are_read_whole_until_a_refresh_makes_them_anew(catalog, p
         change.rename_column("v", "u")
     with table.update_schema() as change:
         change.rename_column("other", "v")
-    found = index.search("u = 'v7'")
-    assert ReasonCode.COLUMN_NOT_INDEXED in {one.code for one in found.reasons}
+    result = index.search("u = 'v7'")
+    assert ReasonCode.COLUMN_NOT_INDEXED in {reason.code for reason in result.reasons}
     assert index.to_table("u = 'v7'")["id"].to_pylist() == [7]
     assert index.locate("u", ["v7"], exact=True)["row"].to_pylist() == [7]
     assert index.verify(sample=1.0).is_sound
@@ -400,7 +400,7 @@ def test_deletes_of_one_partition(catalog, place, tmp_path):
         spec.add_identity("day")
     table.append(data)
     index = build(table, place)
-    path = next(one for one in files_of(table) if "day=1" in one)
+    path = next(file for file in files_of(table) if "day=1" in file)
     position_deletes(tmp_path / "one.parquet", {path: [0]})
     commit_deletes(table, tmp_path / "one.parquet", DataFileContent.POSITION_DELETES, partition=Record(1))
     assert index.to_table("day = 1").num_rows == 9
@@ -523,8 +523,8 @@ def test_a_metadata_file_stands_for_itself(table, place):
     assert newer.refresh().num_files_added == 1
     assert zb.open_index(place).to_table("id IS NOT NULL").num_rows == 130
     static = StaticTable.from_metadata(table.metadata_location)
-    for one in (static, table):
-        opened = zb.open_index(place, dataset=one)
+    for given in (static, table):
+        opened = zb.open_index(place, dataset=given)
         assert opened.view().num_unknown == 0
         assert_agrees(opened, table)
 
@@ -651,7 +651,7 @@ def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
     assert_agrees(opened, table)
     with s3.server.recorded() as requests:
         assert opened.to_table(user(60)).num_rows == 1
-    assert [one.method for one in requests if one.path.endswith(".parquet")] == ["HEAD", "GET"]
+    assert [request.method for request in requests if request.path.endswith(".parquet")] == ["HEAD", "GET"]
     catalog.close()
 
 

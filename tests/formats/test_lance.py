@@ -52,10 +52,10 @@ def assert_agrees(index: zb.Index, root: Path) -> None:
     live = live.take(list(range(0, live.num_rows, 23)))
     for id_, key, address in zip(*(live[name].to_pylist() for name in ("id", "u", "_rowaddr")), strict=True):
         assert id_ in index.to_table(zb.col("u") == key)["id"].to_pylist()
-        found = index.search(zb.col("u") == key)
-        assert found.row_ranges.contains([address]).all()
-        places = found.to_arrow().select(["_rowaddr_start", "_rowaddr_stop"]).to_pylist()
-        assert any(one["_rowaddr_start"] <= address < one["_rowaddr_stop"] for one in places)
+        result = index.search(zb.col("u") == key)
+        assert result.row_ranges.contains([address]).all()
+        places = result.to_arrow().select(["_rowaddr_start", "_rowaddr_stop"]).to_pylist()
+        assert any(place["_rowaddr_start"] <= address < place["_rowaddr_stop"] for place in places)
 
 
 # --- fragments --------------------------------------------------------------------------------------------------------
@@ -64,9 +64,9 @@ def assert_agrees(index: zb.Index, root: Path) -> None:
 @with_and_without_stable_ids
 def test_one_zone_is_kept_and_has_the_ids_and_offsets_of_lance(root):
     index = build(root)
-    found = index.search(user(87))
-    assert (found.num_zones_kept, found.num_zones) == (1, 15)
-    (place,) = found.to_arrow().to_pylist()
+    result = index.search(user(87))
+    assert (result.num_zones_kept, result.num_zones) == (1, 15)
+    (place,) = result.to_arrow().to_pylist()
     assert place == {
         "path": "fragments/0000000002",
         "fragment_id": 2,
@@ -124,7 +124,7 @@ def test_ids_are_those_of_lance_where_the_index_has_others(root):
     assert place["fragment_id"] == address >> 32
     assert place["_rowaddr_start"] <= address < place["_rowaddr_stop"]
     located = index.locate("u", [user(130)[5:-1]]).to_pylist()
-    assert [one["fragment_id"] for one in located] == [place["fragment_id"]]
+    assert [row["fragment_id"] for row in located] == [place["fragment_id"]]
     assert index.search(user(130)).kept.rows == index.search(user(130)).num_rows_kept == 8
     for explained in (index.explain(user(130)), zb.open_lake(root).explain(user(130))):
         assert explained.result.row_ranges.contains([address]).all()
@@ -138,11 +138,11 @@ def test_values_that_lance_replaces_in_place_are_found(root):
     table = lance.dataset(str(root))
     fragment = table.get_fragment(1)
     changed = pa.table({"id": pa.array([45], pa.int64()), "u": ["another"]})
-    made, fields = fragment.update_columns(changed, left_on="id", right_on="id")
-    operation = lance.LanceOperation.Update(updated_fragments=[made], fields_modified=fields)
+    updated, fields = fragment.update_columns(changed, left_on="id", right_on="id")
+    operation = lance.LanceOperation.Update(updated_fragments=[updated], fields_modified=fields)
     lance.LanceDataset.commit(str(root), operation, read_version=table.version)
     assert index.to_table("u = 'another'")["id"].to_pylist() == [45]
-    assert [one.code for one in index.search("u = 'another'").reasons] == [ReasonCode.FILE_CHANGED]
+    assert [reason.code for reason in index.search("u = 'another'").reasons] == [ReasonCode.FILE_CHANGED]
     assert_agrees(index, root)
     index.refresh()
     assert index.search("u = 'another'").num_zones_kept == 1
@@ -175,8 +175,8 @@ def test_columns_with_odd_names_and_fields_of_structs(tmp_path):
     columns = [*names, "s.x", "s.odd name.y"]
     index = zb.build_index(root, columns, rows_per_zone=8)
     for name in names:
-        found = index.search(zb.col(name) == f"{name}42")
-        assert found.num_zones_kept == 1
+        result = index.search(zb.col(name) == f"{name}42")
+        assert result.num_zones_kept == 1
         assert index.to_table(zb.col(name) == f"{name}42")["s"].to_pylist() == [{"x": 42, "odd name": {"y": "42"}}]
     assert index.search("s.x = 41").num_zones_kept == 1
     assert index.to_table(zb.col("s.odd name.y") == "41").num_rows == 1
@@ -206,8 +206,8 @@ def test_each_type_that_lance_stores_is_built_and_found(tmp_path):
     index = build(root, list(TYPES))
     for name, values in TYPES.items():
         value = values[41].as_py()
-        found = index.search(zb.col(name) == value)
-        assert found.num_zones_kept == 1, name
+        result = index.search(zb.col(name) == value)
+        assert result.num_zones_kept == 1, name
         assert index.to_table(zb.col(name) == value)["uint64"].to_pylist() == [2**63 + 41]
         assert index.exists(name, [value]).to_pylist() == [True]
 
@@ -252,11 +252,11 @@ def test_an_index_of_a_branch_stands_for_that_branch(root, name, opened):
     assert index.location != main.location
     write(root, rows(120, 160))
     branch.delete("id = 1007")
-    for found in (zb.open_index(index.location), zb.open_index(path)):
-        assert found.search(user(1008)).num_zones_kept == 1
-        assert found.search(user(1008)).reasons == ()
-        assert found.to_table(user(130)).num_rows == 0
-        assert_agrees(found, path)
+    for reopened in (zb.open_index(index.location), zb.open_index(path)):
+        assert reopened.search(user(1008)).num_zones_kept == 1
+        assert reopened.search(user(1008)).reasons == ()
+        assert reopened.to_table(user(130)).num_rows == 0
+        assert_agrees(reopened, path)
     assert_agrees(zb.open_index(root), root)
 
 
@@ -287,8 +287,8 @@ def test_engines_that_take_a_pyarrow_dataset_prune_a_lance_table(root):
     build(root)
     lance.dataset(str(root)).delete("id = 8")
     events = zb.open_index(root).dataset()
-    found = duckdb.sql(f"SELECT id FROM events WHERE {user(9)}").fetchall()
-    assert found == [(9,)]
+    fetched = duckdb.sql(f"SELECT id FROM events WHERE {user(9)}").fetchall()
+    assert fetched == [(9,)]
     assert events.last_scan.kept.rows == 8
     assert events.to_table(filter=pc.field("id") == 8).num_rows == 0
 

@@ -54,9 +54,9 @@ def check_rows(path: Path) -> int:
     num_cuts = 0
     for starts, stops in PROBES:
         with opened(path) as (data, source):
-            found = data.read_rows(0, starts, stops, ["row"])
+            rows = data.read_rows(0, starts, stops, ["row"])
             expected = [row for pair in zip(starts, stops, strict=True) for row in range(*pair)]
-            assert found["row"].to_pylist() == expected
+            assert rows["row"].to_pylist() == expected
             num_cuts += not source.num_whole
     return num_cuts
 
@@ -122,24 +122,24 @@ def rewritten(path: Path, locations: list[tuple[int, int, int]]) -> None:
 
 def locations_of(path: Path) -> list[tuple[int, int, int]]:
     offset, length = index_span(path)
-    found, _ = thrift.read_struct(path.read_bytes()[offset : offset + length])
-    return [(one[1], one[2], one[3]) for one in found[1]]
+    fields, _ = thrift.read_struct(path.read_bytes()[offset : offset + length])
+    return [(place[1], place[2], place[3]) for place in fields[1]]
 
 
 @pytest.mark.parametrize("miscounted", [1, 2, 5, 7])
 @pytest.mark.parametrize("by", [-3, 1, 40])
 def test_a_page_that_was_miscounted_is_found_whichever_page_is_read(indexed_file, miscounted, by):
     """Every later page begins at the wrong row then, and agrees with its neighbours; the last one does not with n."""
-    found = locations_of(indexed_file)
-    assert [row for _, _, row in found] == list(range(0, NUM_ROWS, 100))
-    moved = [(at, size, row + by * (number >= miscounted)) for number, (at, size, row) in enumerate(found)]
+    locations = locations_of(indexed_file)
+    assert [row for _, _, row in locations] == list(range(0, NUM_ROWS, 100))
+    moved = [(at, size, row + by * (number >= miscounted)) for number, (at, size, row) in enumerate(locations)]
     rewritten(indexed_file, moved)
     assert check_rows(indexed_file) == 0
 
 
 def test_pages_in_another_order_or_twice_are_not_used(indexed_file):
     sound = locations_of(indexed_file)
-    places, rows = [one[:2] for one in sound], [row for _, _, row in sound]
+    places, rows = [location[:2] for location in sound], [row for _, _, row in sound]
     swapped = [*places[:2], places[3], places[2], *places[4:]]
     twice = [*places[:3], places[4], *places[4:]]
     backwards = [*rows[:5], rows[2], *rows[6:]]
@@ -165,10 +165,10 @@ def check_damaged(path: Path, start: int, stop: int, random: Random) -> None:
         for starts, stops in PROBES:
             with opened(path.with_name("damaged")) as (data, _source):
                 try:
-                    found = data.read_rows(0, starts, stops, ["row"])
+                    rows = data.read_rows(0, starts, stops, ["row"])
                 except DataFileError:
                     continue
-                assert found.num_rows == sum(stops) - sum(starts)
+                assert rows.num_rows == sum(stops) - sum(starts)
 
 
 def test_a_row_group_with_fewer_rows_than_its_footer_says_is_an_error(indexed_file):

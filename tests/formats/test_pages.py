@@ -200,13 +200,13 @@ def check_ranges(
     """The rows that `data` reads are those of the row group."""
     starts, stops = [start for start, _ in ranges], [stop for _, stop in ranges]
     names = oracle.schema_arrow.names if columns is None else columns
-    found = data.read_rows(group, starts, stops, names)
+    rows = data.read_rows(group, starts, stops, names)
     whole = oracle.read_row_group(group, columns=names)
     expected = pa.concat_tables([plain(whole).slice(start, stop - start) for start, stop in ranges])
-    found.validate(full=True)
-    pairs = zip(found.schema.types, whole.schema.types, strict=True)
-    assert [one for one, wanted in pairs if one != wanted and wanted not in VIEWS] == []
-    assert plain(found).equals(expected.combine_chunks()), ranges
+    rows.validate(full=True)
+    pairs = zip(rows.schema.types, whole.schema.types, strict=True)
+    assert [read for read, wanted in pairs if read != wanted and wanted not in VIEWS] == []
+    assert plain(rows).equals(expected.combine_chunks()), ranges
 
 
 UNHURRIED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -276,8 +276,8 @@ def check_file(path: Path, random: Random) -> set[str]:
             for _ in range(4):
                 check_ranges(data, oracle, group, some_ranges(num_rows, random))
         footer = read_footer(source)
-        one = np.array([data.row_group_rows[0] // 2])
-        return set(pages.read_cuts(source, footer, 0, (one, one + 1), data.schema.names))
+        middle = np.array([data.row_group_rows[0] // 2])
+        return set(pages.read_cuts(source, footer, 0, (middle, middle + 1), data.schema.names))
 
 
 FLAT = {"k", "text", "id", "half", "flag", "at", "price"}
@@ -358,20 +358,20 @@ def test_a_scan_of_one_key_reads_a_page_of_each_column(large_lake, counted):
     expected = pq.read_table(large_lake / "x.parquet", filters=[("key", "=", 77)])
     counted.clear()
     assert index.to_table("key = 77").equals(expected)
-    assert [one.num_whole for one in counted] == [0]
+    assert [counter.num_whole for counter in counted] == [0]
     assert counted[0].num_bytes < 4 * (1 << 16)
     counted.clear()
     assert index.to_table("key = 77").equals(expected)
-    assert [len(one.requests) for one in counted] == [2]
+    assert [len(counter.requests) for counter in counted] == [2]
     counted.clear()
     assert index.to_table("key = 77 and amount > 2").num_rows == 0
-    assert [len(one.requests) for one in counted] == [1]
+    assert [len(counter.requests) for counter in counted] == [1]
 
 
 def test_a_row_that_is_found_does_not_keep_its_page(large_lake):
     index = zb.build_index(large_lake, "key", rows_per_zone=1000)
-    found = index.to_table("key = 77")
-    assert found.get_total_buffer_size() < 1000
+    rows = index.to_table("key = 77")
+    assert rows.get_total_buffer_size() < 1000
 
 
 def test_a_footer_is_parsed_once_for_all_who_open_the_file(large_lake):
@@ -428,8 +428,8 @@ def test_where_most_rows_are_wanted_the_row_group_is_read(large_lake, monkeypatc
     monkeypatch.undo()
     with opened(large_lake / "x.parquet") as (data, source):
         starts = np.arange(0, 100_000, 1000)
-        found = data.read_rows(0, starts, starts + 990, ["key", "text"])
-        assert found.num_rows == 99_000
+        rows = data.read_rows(0, starts, starts + 990, ["key", "text"])
+        assert rows.num_rows == 99_000
         assert source.num_whole == 1
 
 
@@ -466,6 +466,6 @@ def test_of_an_object_store_little_is_fetched_for_one_key(large_lake, s3):
     for num_requests, num_bytes in ((7, 5 * (1 << 16)), (3, 4 * (1 << 16))):
         with s3.server.recorded() as requests:
             assert index.to_table("key = 77").equals(expected)
-        of_data = [one for one in requests if one.path.endswith("x.parquet")]
+        of_data = [request for request in requests if request.path.endswith("x.parquet")]
         assert len(of_data) == num_requests
-        assert sum(one.num_bytes for one in of_data) < num_bytes
+        assert sum(request.num_bytes for request in of_data) < num_bytes

@@ -231,12 +231,12 @@ def test_the_list_has_every_filter_of_every_file(written):
     metadata = pq.read_metadata(written)
     chunks = [metadata.row_group(g).column(c) for g in range(metadata.num_row_groups) for c in range(len(TABLE.schema))]
     listed = zb.parquet_blooms(written.parent).to_pylist()
-    assert {(one["row_group"], one["column"]) for one in listed} == {
+    assert {(entry["row_group"], entry["column"]) for entry in listed} == {
         (number // len(TABLE.schema), chunk.path_in_schema)
         for number, chunk in enumerate(chunks)
         if chunk.bloom_filter_offset
     }
-    assert {(one["path"], one["problem"]) for one in listed} == {("a.parquet", None)}
+    assert {(entry["path"], entry["problem"]) for entry in listed} == {("a.parquet", None)}
     (key,) = zb.parquet_blooms(written, column="key").slice(0, 1).to_pylist()
     filter_ = zb.parquet_bloom(written, 0, "key")
     assert (key["num_blocks"], key["num_bytes"], key["fpp"]) == (filter_.num_blocks, filter_.num_bytes, filter_.fpp())
@@ -248,10 +248,10 @@ def test_a_value_that_is_there_is_excluded_from_other_row_groups_alone(written, 
     file = pq.ParquetFile(written)
     values = [file.read_row_group(group, [name])[name].to_pylist() for group in range(file.num_row_groups)]
     wanted, num_excluded = values[0][11], 0
-    for one in zb.parquet_blooms(written, column=name, value=wanted).to_pylist():
-        assert one["excluded"] in (True, False)
-        assert not (one["excluded"] and wanted in values[one["row_group"]])
-        num_excluded += one["excluded"]
+    for bloom in zb.parquet_blooms(written, column=name, value=wanted).to_pylist():
+        assert bloom["excluded"] in (True, False)
+        assert not (bloom["excluded"] and wanted in values[bloom["row_group"]])
+        num_excluded += bloom["excluded"]
     if wanted not in values[1] and name != "wide":
         assert num_excluded >= 1
 
@@ -295,7 +295,7 @@ def test_the_command_lists_filters_and_looks_a_value_up(written, run):
         code, out, err = run("blooms", written, "--column", column, "--value", text, "--format", "json")
         listed = zb.parquet_blooms(written, column=column, value=value)
         assert code == 0
-        assert [one["excluded"] for one in json.loads(out)] == listed["excluded"].to_pylist()
+        assert [line["excluded"] for line in json.loads(out)] == listed["excluded"].to_pylist()
     code, out, err = run("blooms", written, "--column", "key", "--value", "seven")
     assert (code, out) == (2, "")
     assert "is no int64" in err
@@ -401,8 +401,8 @@ def with_chunks(footer: bytes, edit: Callable[[int, int, dict], dict]) -> bytes:
     fields, groups = fields_of(footer), []
     for number, written in enumerate(thrift.written_structs(fields[4][1])):
         group, chunks = fields_of(written), []
-        for leaf, one in enumerate(thrift.written_structs(group[1][1])):
-            chunk = fields_of(one)
+        for leaf, header in enumerate(thrift.written_structs(group[1][1])):
+            chunk = fields_of(header)
             new = edit(number, leaf, chunk | {3: fields_of(chunk[3][1])})
             if 3 in new:
                 new[3] = (thrift.STRUCT, thrift.write_struct(new[3]))
@@ -428,7 +428,7 @@ def described(path: Path) -> tuple[list, list]:
         *(metadata.schema, metadata.metadata, metadata.created_by, metadata.num_rows, metadata.format_version),
         of_groups,
     ]
-    return whole, [{key: value for key, value in one.to_dict().items() if key not in places} for one in chunks]
+    return whole, [{key: value for key, value in chunk.to_dict().items() if key not in places} for chunk in chunks]
 
 
 def test_a_copy_has_the_bytes_of_its_source_and_all_of_its_footer(copied):
@@ -466,15 +466,15 @@ def test_fields_that_nobody_knows_stay_in_a_copy(tmp_path):
     written = thrift.write_struct(fields)
     path.write_bytes(path.read_bytes()[:start] + written + struct.pack("<I4s", len(written), b"PAR1"))
     (copy,) = zb.add_parquet_blooms(path, tmp_path / "with", "key")
-    found, _stop = thrift.read_struct(footer_of(Path(copy))[1])
-    assert found[32767] == b"an extension"
-    assert found[4][1][99] == {1: -7, 2: b"odd"}
+    after, _stop = thrift.read_struct(footer_of(Path(copy))[1])
+    assert after[32767] == b"an extension"
+    assert after[4][1][99] == {1: -7, 2: b"odd"}
     before, _stop = thrift.read_struct(written)
-    for one in (found, before):
-        for of_group in one[4]:
+    for parsed in (after, before):
+        for of_group in parsed[4]:
             for place in (14, 15):
                 of_group[1][0][3].pop(place, None)
-    assert found == before
+    assert after == before
 
 
 def test_datafusion_leaves_out_row_groups_of_a_copy(copied):
@@ -516,10 +516,10 @@ def test_a_zero_is_found_by_other_engines_in_a_copy(tmp_path):
 
 COUNTED = list(range(40))
 OF_TYPES = {
-    **{str(one): pa.array(COUNTED, one) for one in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
-    **{str(one): pa.array(COUNTED, one) for one in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
-    **{str(one): pa.array([n / 4 for n in COUNTED], one) for one in (pa.float32(), pa.float64())},
-    **{str(one): pa.array(COUNTED, one) for one in (pa.date32(), pa.duration("us"), pa.time32("ms"))},
+    **{str(kind): pa.array(COUNTED, kind) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
+    **{str(kind): pa.array(COUNTED, kind) for kind in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
+    **{str(kind): pa.array([n / 4 for n in COUNTED], kind) for kind in (pa.float32(), pa.float64())},
+    **{str(kind): pa.array(COUNTED, kind) for kind in (pa.date32(), pa.duration("us"), pa.time32("ms"))},
     **{f"time in {unit}": pa.array(COUNTED, pa.time64(unit)) for unit in ("us", "ns")},
     **{
         f"{unit} {zone}": pa.array(COUNTED, pa.timestamp(unit, zone))
@@ -527,16 +527,17 @@ OF_TYPES = {
         for zone in (None, "UTC")
     },
     **{
-        str(one): pa.array([Decimal(n) for n in COUNTED], one)
-        for one in map(pa.decimal128, (5, 12, 20, 38), (2, 2, 3, 0))
+        str(kind): pa.array([Decimal(n) for n in COUNTED], kind)
+        for kind in map(pa.decimal128, (5, 12, 20, 38), (2, 2, 3, 0))
     },
     "narrow decimal256": pa.array([Decimal(n) for n in COUNTED], pa.decimal256(20, 3)),
     **{
-        str(one): pa.array([str(n) for n in COUNTED], one) for one in (pa.string(), pa.large_string(), pa.string_view())
+        str(kind): pa.array([str(n) for n in COUNTED], kind)
+        for kind in (pa.string(), pa.large_string(), pa.string_view())
     },
     **{
-        str(one): pa.array([b"%04d" % n for n in COUNTED], one)
-        for one in (pa.binary(), pa.large_binary(), pa.binary(4))
+        str(kind): pa.array([b"%04d" % n for n in COUNTED], kind)
+        for kind in (pa.binary(), pa.large_binary(), pa.binary(4))
     },
     "uuid": pa.array([uuid.UUID(int=n).bytes for n in COUNTED], pa.uuid()),
     "dictionary": pa.array([str(n) for n in COUNTED]).dictionary_encode(),
@@ -603,7 +604,7 @@ def test_nothing_is_replaced_and_nothing_is_left_after_an_error(tmp_path, copied
     with pytest.raises(DataFileError):
         zb.add_parquet_blooms(tmp_path / "lake", tmp_path / "again", "key")
     assert path.read_bytes() == before
-    assert not [one for one in (tmp_path / "again").rglob("*") if one.is_file()]
+    assert not [path for path in (tmp_path / "again").rglob("*") if path.is_file()]
 
 
 def test_folders_nested_columns_and_files_without_the_column_are_copied(tmp_path):
@@ -613,7 +614,7 @@ def test_folders_nested_columns_and_files_without_the_column_are_copied(tmp_path
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, root / name)
     copies = zb.add_parquet_blooms(root, tmp_path / "with", "deep.x")
-    assert [Path(one).relative_to(tmp_path / "with").as_posix() for one in copies] == [
+    assert [Path(copy).relative_to(tmp_path / "with").as_posix() for copy in copies] == [
         "c.parquet",
         "day=1/a.parquet",
         "day=2/b.parquet",
@@ -645,14 +646,14 @@ def test_a_filter_without_a_length_may_end_where_a_page_index_begins(tmp_path):
     footer = with_chunks(footer, without_length)
     path.write_bytes(path.read_bytes()[:start] + footer + struct.pack("<I4s", len(footer), b"PAR1"))
     assert zb.parquet_blooms(path).to_pylist() == whole
-    assert {one["problem"] for one in whole} == {None}
+    assert {entry["problem"] for entry in whole} == {None}
 
 
 def test_a_path_that_two_leaves_have_means_neither(tmp_path):
     need("parquet_blooms")
-    table = pa.table({"k": range(10), "a.b": range(10), "a": [{"b": 1000 + one} for one in range(10)]})
+    table = pa.table({"k": range(10), "a.b": range(10), "a": [{"b": 1000 + number} for number in range(10)]})
     table = table.append_column("x.list.element", pa.array(range(10)))
-    table = table.append_column("x", pa.array([[1000 + one] for one in range(10)]))
+    table = table.append_column("x", pa.array([[1000 + number] for number in range(10)]))
     blooms = {name: {"ndv": 10, "fpp": 1e-6} for name in ("k", "a.b", "x.list.element")}
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=5, bloom_filter_options=blooms)
     lake = zb.open_lake(tmp_path)
@@ -663,7 +664,7 @@ def test_a_path_that_two_leaves_have_means_neither(tmp_path):
         with pytest.raises(LookupError, match="once"):
             zb.parquet_bloom(tmp_path, 0, name)
     index = zb.build_index(tmp_path, ["k", "x.list.element"], rows_per_zone=2, adopt="parquet")
-    assert [one.num_zones for one in index.indexed_columns()] == [2, 5]
+    assert [column.num_zones for column in index.indexed_columns()] == [2, 5]
     assert index.to_table('"x.list.element" = 3')["k"].to_pylist() == [3]
 
 
@@ -699,14 +700,14 @@ def test_a_new_file_is_pruned_by_its_own_filters(indexed, writer):
     num_pruned = 0
     for name in ("key", "text", "word", "price", "at", "blob"):
         value = TABLE[name][3700].as_py()
-        found = index.search(zb.col(name) == value)
-        assert found.num_rows_kept < ROWS + 10
+        result = index.search(zb.col(name) == value)
+        assert result.num_rows_kept < ROWS + 10
         num_pruned += 1
         assert sorted(index.to_table(zb.col(name) == value)["key"].to_pylist()) == rows_where(both, name, [value])
         absent = zb.col(name).isin([TABLE[name][3700].as_py()]) & (zb.col("tiny") == 0)
-        assert index.search(absent).num_rows_kept <= found.num_rows_kept
+        assert index.search(absent).num_rows_kept <= result.num_rows_kept
     assert num_pruned == 6
-    (reason,) = {one.message for one in found.reasons if one.code == "FILE_NOT_INDEXED"}
+    (reason,) = {reason.message for reason in result.reasons if reason.code == "FILE_NOT_INDEXED"}
     assert "filters of its own exclude values from" in reason
     explained = str(index.explain(zb.col("key") == TABLE["key"][3700].as_py()))
     assert "filters of its own" in " ".join(explained.split())
@@ -741,9 +742,9 @@ def test_own_filters_lose_no_row_of_any_predicate(own_lake, data):
     trees = st.recursive(
         leaves,
         lambda inner: st.one_of(
-            st.builds(lambda one: ~one, inner),
-            st.builds(lambda one, other: one & other, inner, inner),
-            st.builds(lambda one, other: one | other, inner, inner),
+            st.builds(lambda negated: ~negated, inner),
+            st.builds(lambda left, right: left & right, inner, inner),
+            st.builds(lambda left, right: left | right, inner, inner),
         ),
         max_leaves=4,
     )
@@ -772,9 +773,9 @@ def test_a_damaged_filter_keeps_its_row_group_and_is_said(indexed):
     root, index = indexed
     write_pyarrow(root / "b.parquet")
     flip(root / "b.parquet", pq.read_metadata(root / "b.parquet").row_group(2).column(0).bloom_filter_offset, 0)
-    found = index.search(zb.col("key") == -1)
-    assert [(one.start, one.stop) for one in found.row_ranges] == [(2000, 3000)]
-    assert [one.path for one in found.reasons if one.code == "FILTER_UNUSABLE"] == ["b.parquet"]
+    result = index.search(zb.col("key") == -1)
+    assert [(row_range.start, row_range.stop) for row_range in result.row_ranges] == [(2000, 3000)]
+    assert [reason.path for reason in result.reasons if reason.code == "FILTER_UNUSABLE"] == ["b.parquet"]
     assert index.to_table(zb.col("key") == -1).num_rows == 0
 
 
@@ -814,9 +815,9 @@ def test_a_lake_without_an_index_is_searched_by_its_own_filters(tmp_path):
         write_pyarrow(root / f"day={day}" / "a.parquet", TABLE.drop("day"))
     lake = zb.open_lake(root)
     value = TABLE["key"][2500].as_py()
-    found = lake.search(zb.col("key") == value)
-    assert {(one.start, one.stop) for one in found.row_ranges} == {(2000, 3000)}
-    assert len(found.files) == 2
+    result = lake.search(zb.col("key") == value)
+    assert {(row_range.start, row_range.stop) for row_range in result.row_ranges} == {(2000, 3000)}
+    assert len(result.files) == 2
     both = lake.to_table(f"key = {value} AND day = 2")
     assert both.select(["key", "day"]).to_pylist() == [{"key": value, "day": 2}]
     assert lake.search(f"key = {value} AND day = 2").num_rows_kept == GROUP
@@ -884,7 +885,7 @@ def test_an_index_is_built_of_filters_alone(tmp_path, writer):
     assert len(names) >= 5
     without_pages(path)
     index = zb.build_index(path.parent, names, adopt="parquet")
-    assert [one.num_zones for one in index.indexed_columns()] == [num_groups] * len(names)
+    assert [column.num_zones for column in index.indexed_columns()] == [num_groups] * len(names)
     for name in names:
         zones = index.zone_table(name)
         for group in range(num_groups):
@@ -904,7 +905,7 @@ def test_what_has_no_filter_that_fits_is_built_by_reading(tmp_path):
     pq.write_table(wider, tmp_path / "c.parquet", row_group_size=GROUP, bloom_filter_options=blooms)
     index = zb.build_index(tmp_path, ["key", "text", "tiny", "wide"], rows_per_zone=256, adopt="parquet")
     read = -(-ROWS // 256)
-    assert [one.num_zones for one in index.indexed_columns()] == [4 + 2 * read, 4 + 2 * read, 3 * read, 3 * read]
+    assert [column.num_zones for column in index.indexed_columns()] == [4 + 2 * read, 4 + 2 * read, 3 * read, 3 * read]
     assert index.verify(sample=1.0).is_sound
     everything = pa.concat_tables([nulls, TABLE, TABLE])
     for name in ("key", "text", "tiny", "wide"):
@@ -917,10 +918,10 @@ def test_what_has_no_filter_that_fits_is_built_by_reading(tmp_path):
     write_pyarrow(tmp_path / "d.parquet")
     done = index.refresh()
     assert (done.num_zones_added, done.num_zones) == (4 * read, 8 + 14 * read)
-    assert sum(one.num_zones for one in index.indexed_columns()) == done.num_zones
+    assert sum(column.num_zones for column in index.indexed_columns()) == done.num_zones
     (tmp_path / "d.parquet").unlink()
     index.refresh("full")
-    assert {one.num_zones for one in index.indexed_columns()} == {3 * read}
+    assert {column.num_zones for column in index.indexed_columns()} == {3 * read}
     assert index.optimize() is not None
     assert index.to_table("text IS NULL").num_rows == 500
 
@@ -931,7 +932,7 @@ def test_damaged_filters_are_not_adopted(tmp_path):
     write_pyarrow(path)
     flip(path, pq.read_metadata(path).row_group(1).column(0).bloom_filter_offset + 1, 0)
     index = zb.build_index(path.parent, ["key", "text"], rows_per_zone=500, adopt="parquet")
-    assert [one.num_zones for one in index.indexed_columns()] == [8, 4]
+    assert [column.num_zones for column in index.indexed_columns()] == [8, 4]
     assert index.verify(sample=1.0).is_sound
 
 
@@ -994,7 +995,9 @@ def test_of_a_file_with_an_encrypted_column_the_filters_of_the_others_are_used(t
     assert zb.parquet_blooms(path, column="text", value=value)["excluded"].to_pylist() == [True, True, False, True]
     assert set(zb.parquet_blooms(path, column="key", value=-1)["problem"].to_pylist()) == {"its column is encrypted"}
     lake = zb.open_lake(tmp_path / "lake")
-    assert [(one.start, one.stop) for one in lake.search(zb.col("text") == value).row_ranges] == [(2000, 3000)]
+    assert [(row_range.start, row_range.stop) for row_range in lake.search(zb.col("text") == value).row_ranges] == [
+        (2000, 3000)
+    ]
     assert lake.search("key = -1").num_rows_kept == ROWS
     index = zb.build_index(tmp_path / "lake", "text", adopt="parquet")
     assert index.search(zb.col("text") == value).num_zones_kept == 1
@@ -1013,7 +1016,7 @@ def test_no_filters_are_added_to_encrypted_files(tmp_path, has_plain_footer):
     for name in ("key", "text"):
         with pytest.raises(zb.ZoneBloomError, match="encrypted"):
             zb.add_parquet_blooms(path, tmp_path / "with", name)
-    assert not [one for one in tmp_path.rglob("*") if one.is_file() and one != path]
+    assert not [entry for entry in tmp_path.rglob("*") if entry.is_file() and entry != path]
 
 
 # --- object stores ----------------------------------------------------------------------------------------------------

@@ -30,28 +30,28 @@ def decimal_types(draw: st.DrawFn) -> pa.DataType:
 
 @settings(deadline=None)
 @given(decimal_types(), decimal_types(), st.sampled_from(WRAPS) | st.integers(0, 10**76), st.booleans())
-def test_a_decimal_stays_the_same_value_or_is_refused(found, wanted, unscaled, is_negative):
-    digits = tuple(map(int, str(unscaled % 10**found.precision)))
-    values = pa.array([Decimal((is_negative, digits, -found.scale)), None], found)
-    made = conformed(values, wanted)
-    assert made is None or (made.type == wanted and made.to_pylist() == values.to_pylist())
+def test_a_decimal_stays_the_same_value_or_is_refused(stored, wanted, unscaled, is_negative):
+    digits = tuple(map(int, str(unscaled % 10**stored.precision)))
+    values = pa.array([Decimal((is_negative, digits, -stored.scale)), None], stored)
+    converted = conformed(values, wanted)
+    assert converted is None or (converted.type == wanted and converted.to_pylist() == values.to_pylist())
 
 
 @settings(deadline=None)
 @given(st.sampled_from(INTEGERS), st.sampled_from(INTEGERS), st.sampled_from(WRAPS) | st.integers(-(2**63), 2**64 - 1))
-def test_an_integer_stays_the_same_value_or_is_refused(found, wanted, value):
-    low, high = (-(2 ** (found.bit_width - 1)), 2 ** (found.bit_width - 1) - 1)
-    low, high = (0, 2**found.bit_width - 1) if pa.types.is_unsigned_integer(found) else (low, high)
-    values = pa.array([min(max(value, low), high)], found)
-    made = conformed(values, wanted)
-    assert made is None or (made.type == wanted and made.to_pylist() == values.to_pylist())
+def test_an_integer_stays_the_same_value_or_is_refused(stored, wanted, value):
+    low, high = (-(2 ** (stored.bit_width - 1)), 2 ** (stored.bit_width - 1) - 1)
+    low, high = (0, 2**stored.bit_width - 1) if pa.types.is_unsigned_integer(stored) else (low, high)
+    values = pa.array([min(max(value, low), high)], stored)
+    converted = conformed(values, wanted)
+    assert converted is None or (converted.type == wanted and converted.to_pylist() == values.to_pylist())
 
 
 D, T = pa.decimal128, pa.timestamp
 
 
 @pytest.mark.parametrize(
-    ("value", "found", "wanted"),
+    ("value", "stored", "wanted"),
     [
         (5, pa.int32(), pa.int64()),
         (5, pa.int64(), pa.uint8()),
@@ -67,16 +67,18 @@ D, T = pa.decimal128, pa.timestamp
         (10**6, T("us", "UTC"), T("us", "Europe/Paris")),
     ],
 )
-def test_what_converts(value, found, wanted):
-    array = pa.array([value, None], found)
-    made = conformed(array, wanted)
-    assert made is not None
-    assert made.type == wanted
-    assert made.cast(found if not pa.types.is_dictionary(found) else pa.string()).to_pylist() == array.to_pylist()
+def test_what_converts(value, stored, wanted):
+    array = pa.array([value, None], stored)
+    converted = conformed(array, wanted)
+    assert converted is not None
+    assert converted.type == wanted
+    assert (
+        converted.cast(stored if not pa.types.is_dictionary(stored) else pa.string()).to_pylist() == array.to_pylist()
+    )
 
 
 @pytest.mark.parametrize(
-    ("value", "found", "wanted"),
+    ("value", "stored", "wanted"),
     [
         (300, pa.int64(), pa.int8()),
         (5, pa.int8(), pa.float64()),
@@ -93,8 +95,8 @@ def test_what_converts(value, found, wanted):
         (10**6, T("us", "UTC"), T("us")),
     ],
 )
-def test_what_does_not_convert(value, found, wanted):
-    assert conformed(pa.array([value, None], found), wanted) is None
+def test_what_does_not_convert(value, stored, wanted):
+    assert conformed(pa.array([value, None], stored), wanted) is None
 
 
 def test_a_decimal_too_large_for_the_index_is_found(tmp_path):
@@ -104,9 +106,9 @@ def test_a_decimal_too_large_for_the_index_is_found(tmp_path):
     large = Decimal(2**32 + 125).scaleb(-2)  # of which 32 bits are 1.25
     pq.write_table(pa.table({"x": pa.array([large], pa.decimal128(30, 2))}), tmp_path / "b.parquet")
     index.refresh()
-    found = index.search(zb.Equals("x", large))
-    assert found.row_ranges.num_rows == 1
-    assert [reason.code for reason in found.reasons] == [zb.ReasonCode.COLUMN_NOT_INDEXED]
+    result = index.search(zb.Equals("x", large))
+    assert result.row_ranges.num_rows == 1
+    assert [reason.code for reason in result.reasons] == [zb.ReasonCode.COLUMN_NOT_INDEXED]
 
 
 NARROW, WIDE = pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.string())

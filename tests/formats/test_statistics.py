@@ -41,14 +41,16 @@ def values_of(name: str, numbers: list[int | None]) -> pa.Array:
     """A value of the column's type for each small number, in the same order."""
     kind = TYPES[name]
     if pa.types.is_date32(kind):
-        return pa.array([None if one is None else DAY.date() + dt.timedelta(days=one) for one in numbers], kind)
+        return pa.array(
+            [None if number is None else DAY.date() + dt.timedelta(days=number) for number in numbers], kind
+        )
     if pa.types.is_timestamp(kind):
         zone = dt.UTC if kind.tz else None
-        days = [None if one is None else DAY.replace(tzinfo=zone) + dt.timedelta(days=one) for one in numbers]
+        days = [None if number is None else DAY.replace(tzinfo=zone) + dt.timedelta(days=number) for number in numbers]
         return pa.array(days, kind)
     if name == "text":
-        return pa.array([None if one is None else f"{one + 50:03}" for one in numbers])
-    return pa.array([None if one is None else one + 50 * (name == "positive") for one in numbers], kind)
+        return pa.array([None if number is None else f"{number + 50:03}" for number in numbers])
+    return pa.array([None if number is None else number + 50 * (name == "positive") for number in numbers], kind)
 
 
 def literal_of(name: str, number: int) -> str:
@@ -83,8 +85,8 @@ def sorted_lake(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("name", TYPES)
 def test_a_range_of_a_sorted_column_reads_the_row_groups_that_can_hold_it(sorted_lake, groups_read, name):
     index = zb.open_index(sorted_lake)
-    found = index.to_table(f"{name} BETWEEN {literal_of(name, -5)} AND {literal_of(name, 4)}", columns=[name])
-    assert found[name].to_pylist() == values_of(name, list(range(-5, 5))).to_pylist()
+    rows = index.to_table(f"{name} BETWEEN {literal_of(name, -5)} AND {literal_of(name, 4)}", columns=[name])
+    assert rows[name].to_pylist() == values_of(name, list(range(-5, 5))).to_pylist()
     assert sorted(set(groups_read)) == ([4, 5] if name in PROVEN else list(range(10)))
 
 
@@ -150,6 +152,6 @@ def test_int96_proves_nothing(tmp_path):
 def test_a_bound_denies_just_the_ranges_without_its_values(least, span, parts):
     schema = pa.schema([("wide", pa.int64())])
     (bound,) = required(parse_predicate(f"wide IN ({', '.join(map(str, parts))})"), schema, ())
-    assert bound.may_hold(least, least + span) == any(least <= one <= least + span for one in parts)
+    assert bound.may_hold(least, least + span) == any(least <= part <= least + span for part in parts)
     (bound,) = required(parse_predicate(f"wide < {parts[0]}"), schema, ())
     assert bound.may_hold(least, least + span) == (least < parts[0])

@@ -25,20 +25,20 @@ ALL = "id IS NOT NULL"
 
 def of(*formats: type[Events], **attributes: object) -> pytest.MarkDecorator:
     """Run a test with tables of these formats."""
-    return pytest.mark.parametrize("events", formats, ids=lambda one: one.__name__.lower(), indirect=True)
+    return pytest.mark.parametrize("events", formats, ids=lambda case: case.__name__.lower(), indirect=True)
 
 
 tables = of(Delta, Iceberg, Lance)
 
 
-@pytest.fixture(params=[Folder, Delta, Iceberg, Lance], ids=lambda one: one.__name__.lower())
+@pytest.fixture(params=[Folder, Delta, Iceberg, Lance], ids=lambda case: case.__name__.lower())
 def events(request, tmp_path) -> Iterator[Events]:
     """A table of three files, of 40 rows each."""
-    made = request.param(tmp_path)
+    table = request.param(tmp_path)
     for start in (0, 40, 80):
-        made.append(rows(start, start + 40))
-    yield made
-    made.close()
+        table.append(rows(start, start + 40))
+    yield table
+    table.close()
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def ids(index: zb.Index, where: str = ALL) -> list[int]:
 
 
 def test_one_zone_is_read(events, index):
-    found = index.search(user(50))
-    assert (found.num_zones_kept, found.num_zones) == (1, 15)
+    result = index.search(user(50))
+    assert (result.num_zones_kept, result.num_zones) == (1, 15)
     assert ids(index, user(50)) == [50]
     assert_agrees(index, events.rows())
     assert index.verify(sample=1.0).is_sound
@@ -63,7 +63,7 @@ def test_one_zone_is_read(events, index):
 
 def test_appended_files_are_read_whole_until_a_refresh_builds_only_them(events, index):
     events.append(rows(120, 140))
-    assert ReasonCode.FILE_NOT_INDEXED in {one.code for one in index.search(user(130)).reasons}
+    assert ReasonCode.FILE_NOT_INDEXED in {reason.code for reason in index.search(user(130)).reasons}
     assert_agrees(index, events.rows())
     with pytest.raises(StaleIndexError):
         index.search(user(130), strict=True)
@@ -124,25 +124,25 @@ GONE = [0, 5, *range(8, 16), 39]
         (Lance, ""),
         (Lance, "ids"),
     ],
-    ids=lambda one: f"{one[0].__name__.lower()} {one[1]}",
+    ids=lambda case: f"{case[0].__name__.lower()} {case[1]}",
 )
 def hiding(request, tmp_path) -> Iterator[Events]:
     """A table as `events`, by each way to say which rows are deleted."""
     kind, how = request.param
-    made = kind(tmp_path)
-    made.hides_by, made.has_stable_ids = how, how == "ids"
+    table = kind(tmp_path)
+    table.hides_by, table.has_stable_ids = how, how == "ids"
     for start in (0, 40, 80):
-        made.append(rows(start, start + 40))
-    yield made
-    made.close()
+        table.append(rows(start, start + 40))
+    yield table
+    table.close()
 
 
 def test_deleted_rows_are_left_out_and_their_file_stays_covered(hiding, tmp_path):
     index = build(hiding.source, index=tmp_path / "index")
     hiding.hide(GONE)
     assert (index.view().num_unknown, index.view().num_deleted) == (0, 0)
-    found = index.search(user(5))
-    assert (found.num_zones_kept, found.reasons, ids(index, user(5))) == (1, (), [])
+    result = index.search(user(5))
+    assert (result.num_zones_kept, result.reasons, ids(index, user(5))) == (1, (), [])
     assert ids(index, user(6)) == [6]
     assert_agrees(index, hiding.rows())
     assert set(ids(index)) == set(range(120)) - set(GONE)
@@ -214,7 +214,7 @@ def test_a_pinned_table_can_be_sent_to_another_process(events):
     other = pickle.loads(pickle.dumps(pinned))
     assert other == pinned
     deleted = [other.deleted_rows(path) for path in other.list()]
-    assert [one.tolist() for one in deleted if one is not None] == [[4]]
+    assert [rows.tolist() for rows in deleted if rows is not None] == [[4]]
     for path in other.list():
         with other.open(path) as file:
             assert file.num_rows == 40

@@ -49,9 +49,9 @@ _VALUES = st.one_of(
 @given(st.dictionaries(st.integers(0, 40_000), _VALUES, max_size=8))
 def test_a_struct_that_is_cut_into_fields_and_written_again_has_the_same_bytes(fields):
     written = thrift.write_struct(dict(sorted(fields.items())))
-    found, stop = thrift.written_fields(written + b"more", 0)
+    cut, stop = thrift.written_fields(written + b"more", 0)
     assert stop == len(written)
-    assert thrift.write_struct(found) == written
+    assert thrift.write_struct(cut) == written
     for end in range(len(written)):
         with pytest.raises(thrift.ThriftError):
             thrift.written_fields(written[:end], 0)
@@ -109,17 +109,17 @@ structs = st.recursive(
 
 def written(value: dict[int, Any]) -> bytes:
     fields: dict[int, Any] = {}
-    for field, one in sorted(value.items()):
-        if isinstance(one, bytes):
-            fields[field] = thrift.BINARY, one
-        elif isinstance(one, int):
-            fields[field] = thrift.I64, one
-        elif isinstance(one, dict):
-            fields[field] = thrift.STRUCT, written(one)
-        elif one and isinstance(one[0], dict):
-            fields[field] = thrift.LIST, thrift.write_list(thrift.STRUCT, [written(part) for part in one])
+    for field, member in sorted(value.items()):
+        if isinstance(member, bytes):
+            fields[field] = thrift.BINARY, member
+        elif isinstance(member, int):
+            fields[field] = thrift.I64, member
+        elif isinstance(member, dict):
+            fields[field] = thrift.STRUCT, written(member)
+        elif member and isinstance(member[0], dict):
+            fields[field] = thrift.LIST, thrift.write_list(thrift.STRUCT, [written(part) for part in member])
         else:
-            fields[field] = thrift.LIST, thrift.write_list(thrift.I64, one)
+            fields[field] = thrift.LIST, thrift.write_list(thrift.I64, member)
     return thrift.write_struct(fields)
 
 

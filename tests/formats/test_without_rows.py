@@ -82,11 +82,11 @@ def assert_same_rows(path, copy, erased=ERASED) -> None:
     expected = before.filter(pa.array(kept))
     assert after.schema.equals(expected.schema, check_metadata=True)
     for name in expected.column_names:
-        one, other = (plain_array(values.combine_chunks()) for values in (expected[name], after[name]))
-        if pa.types.is_floating(one.type):  # a NaN equals none, but by its bits
-            bits = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[one.type.bit_width]
-            one, other = one.view(bits), other.view(bits)
-        assert other.equals(one) or repr(other.to_pylist()) == repr(one.to_pylist()), name  # NaN in a struct
+        values, other = (plain_array(values.combine_chunks()) for values in (expected[name], after[name]))
+        if pa.types.is_floating(values.type):  # a NaN equals none, but by its bits
+            bits = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[values.type.bit_width]
+            values, other = values.view(bits), other.view(bits)
+        assert other.equals(values) or repr(other.to_pylist()) == repr(values.to_pylist()), name  # NaN in a struct
 
 
 def shape(chunk) -> tuple:
@@ -177,7 +177,7 @@ def test_rows_of_other_writers_stay_and_every_reader_agrees(tmp_path, write):
     erased = np.array([row for row in range(GROUP) if row % 100 == 7])
     copy = without(path, erased)
     assert_same_rows(path, copy, erased)
-    before, after = (pq.read_metadata(one).row_group(0) for one in (path, copy))
+    before, after = (pq.read_metadata(file).row_group(0) for file in (path, copy))
     for column in range(before.num_columns):
         old, new = shape(before.column(column)), shape(after.column(column))
         assert new[:3] + new[4:] == old[:3] + old[4:]
@@ -194,7 +194,7 @@ def test_bloom_filters_of_a_file_have_the_rows_that_stay_and_no_others(tmp_path,
         need("parquet_blooms")
     write(path, **(blooms if write is written_by_pyarrow else {}))
     copy = without(path, np.arange(7, ROWS, 100))
-    old, new = (zb.parquet_blooms(one, value="u7", column="key").to_pylist() for one in (path, copy))
+    old, new = (zb.parquet_blooms(file, value="u7", column="key").to_pylist() for file in (path, copy))
     assert [own["num_blocks"] for own in new] == [own["num_blocks"] for own in old] != []
     assert not any(own["excluded"] for own in old)
     assert all(own["excluded"] for own in new)
@@ -250,7 +250,10 @@ def test_row_groups_that_lose_no_row_are_the_same_bytes(tmp_path):
     copy = without(path, np.array([0]))
     group, other = pq.read_metadata(path).row_group(2), pq.read_metadata(copy).row_group(2)
     for old, new in ((group.column(number), other.column(number)) for number in range(group.num_columns)):
-        spans = [(one.dictionary_page_offset or one.data_page_offset, one.total_compressed_size) for one in (old, new)]
+        spans = [
+            (chunk.dictionary_page_offset or chunk.data_page_offset, chunk.total_compressed_size)
+            for chunk in (old, new)
+        ]
         old_bytes, new_bytes = (
             file.read_bytes()[start : start + size] for file, (start, size) in zip((path, copy), spans, strict=True)
         )

@@ -103,7 +103,7 @@ def run(
     findings: list[str] = []
     until, seed = time.monotonic() + seconds, first
 
-    def found(what: str) -> None:  # told at once, as whoever stops a long run must not lose it
+    def report(what: str) -> None:  # told at once, as whoever stops a long run must not lose it
         findings.append(what)
         _say(what)
 
@@ -120,10 +120,10 @@ def run(
                     ended[rest] += 1
                     seed += 1
                 elif what == "finding":
-                    found(f"seed {seed}: {json.loads(rest)}")
+                    report(f"seed {seed}: {json.loads(rest)}")
                     seed += 1
                 elif what == "died":
-                    found(f"seed {seed}: died {rest}")
+                    report(f"seed {seed}: died {rest}")
                     if not ended:
                         return ended, findings
                     seed += 1

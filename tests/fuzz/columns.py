@@ -82,10 +82,10 @@ def random_columns(chance: random.Random) -> list[Column]:
     columns = [Column(name, chance.choice(list(KINDS))) for name in names]
     if chance.random() < 0.4:
         inner = chance.sample(("b", "c", "x y", "element", "D"), 2)
-        kinds = chance.choices([one for one in KINDS if one not in ("dictionary", "odd double")], k=2)
+        kinds = chance.choices([kind for kind in KINDS if kind not in ("dictionary", "odd double")], k=2)
         struct = Column(chance.choice(("s", "st ruct", "x")), "struct", tuple(zip(inner, kinds, strict=True)))
         paths = {".".join(leaf) for leaf in struct.leaves}  # a name that is also a path is refused, so it is not asked
-        columns = [*(one for one in columns if one.name not in paths), struct]
+        columns = [*(column for column in columns if column.name not in paths), struct]
     if chance.random() < 0.3:
         columns.append(Column(chance.choice(("l", "list")), "list"))
     chance.shuffle(columns)

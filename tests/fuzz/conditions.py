@@ -50,11 +50,11 @@ def value_of(row: dict[str, Any], column: Path) -> Any:
 def truth_of(condition: Condition, row: dict[str, Any]) -> bool | None:
     """True, False or None."""
     match condition:
-        case ("not", one):
-            found = truth_of(one, row)
-            return None if found is None else not found
-        case ("and" | "or" as join, one, other):
-            both = {truth_of(one, row), truth_of(other, row)}
+        case ("not", part):
+            truth = truth_of(part, row)
+            return None if truth is None else not truth
+        case ("and" | "or" as join, part, other):
+            both = {truth_of(part, row), truth_of(other, row)}
             decisive = join == "or"
             return decisive if decisive in both else None if None in both else not decisive
         case ("null", column):
@@ -65,7 +65,13 @@ def truth_of(condition: Condition, row: dict[str, Any]) -> bool | None:
                 return False
             if value is None:
                 return None
-            return True if any(value == one for one in values if one is not None) else None if None in values else False
+            return (
+                True
+                if any(value == listed for listed in values if listed is not None)
+                else None
+                if None in values
+                else False
+            )
         case (comparison, column, literal):
             value = value_of(row, column)
             return None if value is None or literal is None else bool(_COMPARISONS[comparison](value, literal))
@@ -75,11 +81,11 @@ def truth_of(condition: Condition, row: dict[str, Any]) -> bool | None:
 def literals_of(condition: Condition) -> list[tuple[Path, Any]]:
     """All literals, each with the column that it is compared with."""
     if condition[0] in ("not", "and", "or"):
-        return [one for part in condition[1:] for one in literals_of(part)]
+        return [literal for part in condition[1:] for literal in literals_of(part)]
     if condition[0] == "null":
         return [(condition[1], None)]
     values = condition[2] if condition[0] == "in" else [condition[2]]
-    return [(condition[1], one) for one in values]
+    return [(condition[1], value) for value in values]
 
 
 # --- making them ------------------------------------------------------------------------------------------------------
@@ -109,12 +115,12 @@ def random_condition(chance: random.Random, columns: dict[Path, list[Any]], dept
 def as_terms(condition: Condition) -> Predicate:
     """As zonebloom's own terms."""
     match condition:
-        case ("not", one):
-            return ~as_terms(one)
-        case ("and", one, other):
-            return as_terms(one) & as_terms(other)
-        case ("or", one, other):
-            return as_terms(one) | as_terms(other)
+        case ("not", part):
+            return ~as_terms(part)
+        case ("and", part, other):
+            return as_terms(part) & as_terms(other)
+        case ("or", part, other):
+            return as_terms(part) | as_terms(other)
         case ("null", column):
             return zb.IsNull(".".join(column))
         case ("in", column, values):
@@ -180,61 +186,61 @@ def as_sql(condition: Condition, dialect: tuple[Callable[[str], str], Callable[[
     """As SQL text, for zonebloom, DuckDB and others, or for Spark."""
     name, value = dialect
     match condition:
-        case ("not", one):
-            return f"NOT ({as_sql(one, dialect)})"
-        case ("and" | "or" as join, one, other):
-            return f"({as_sql(one, dialect)}) {join.upper()} ({as_sql(other, dialect)})"
+        case ("not", part):
+            return f"NOT ({as_sql(part, dialect)})"
+        case ("and" | "or" as join, part, other):
+            return f"({as_sql(part, dialect)}) {join.upper()} ({as_sql(other, dialect)})"
         case ("null", column):
             return f"{'.'.join(map(name, column))} IS NULL"
         case ("in", column, values):
             return f"{'.'.join(map(name, column))} IN ({', '.join(map(value, values))})"
-        case (comparison, column, one):
-            return f"{'.'.join(map(name, column))} {comparison} {value(one)}"
+        case (comparison, column, literal):
+            return f"{'.'.join(map(name, column))} {comparison} {value(literal)}"
     raise AssertionError(condition)
 
 
 def as_expression(condition: Condition, types: dict[Path, pa.DataType]) -> pc.Expression:
     """As an Expression of pyarrow, with scalars of the columns' types."""
     match condition:
-        case ("not", one):
-            return ~as_expression(one, types)
-        case ("and", one, other):
-            return as_expression(one, types) & as_expression(other, types)
-        case ("or", one, other):
-            return as_expression(one, types) | as_expression(other, types)
+        case ("not", part):
+            return ~as_expression(part, types)
+        case ("and", part, other):
+            return as_expression(part, types) & as_expression(other, types)
+        case ("or", part, other):
+            return as_expression(part, types) | as_expression(other, types)
         case ("null", column):
             return pc.field(*column).is_null() if len(column) == 1 else pc.field(column).is_null()
         case ("in", column, values):  # pyarrow's own is_in is false for nulls
-            return reduce(operator.or_, [as_expression(("=", column, one), types) for one in values])
+            return reduce(operator.or_, [as_expression(("=", column, value), types) for value in values])
         case (comparison, column, value):
-            one = pc.field(column[0]) if len(column) == 1 else pc.field(column)
-            return _COMPARISONS[comparison](one, pa.scalar(value, types[column]))
+            part = pc.field(column[0]) if len(column) == 1 else pc.field(column)
+            return _COMPARISONS[comparison](part, pa.scalar(value, types[column]))
     raise AssertionError(condition)
 
 
 def as_polars(condition: Condition) -> pl.Expr:
     """As an expression of Polars."""
     match condition:
-        case ("not", one):
-            return ~as_polars(one)
-        case ("and", one, other):
-            return as_polars(one) & as_polars(other)
-        case ("or", one, other):
-            return as_polars(one) | as_polars(other)
+        case ("not", part):
+            return ~as_polars(part)
+        case ("and", part, other):
+            return as_polars(part) & as_polars(other)
+        case ("or", part, other):
+            return as_polars(part) | as_polars(other)
         case ("null", column):
             return polars_column(column).is_null()
         case ("in", column, values):
-            return reduce(operator.or_, [as_polars(("=", column, one)) for one in values])
+            return reduce(operator.or_, [as_polars(("=", column, value)) for value in values])
         case (comparison, column, value):
             return _COMPARISONS[comparison](polars_column(column), pl.lit(value))
     raise AssertionError(condition)
 
 
 def polars_column(column: Path) -> pl.Expr:
-    found = pl.col(column[0])
+    named = pl.col(column[0])
     for name in column[1:]:
-        found = found.struct.field(name)
-    return found
+        named = named.struct.field(name)
+    return named
 
 
 def is_nan(value: Any) -> bool:

@@ -55,8 +55,8 @@ class Question:
         return ", ".join(map(quoted, self.names))
 
 
-def _rows(found: Any) -> list[dict[str, Any]]:
-    table: pa.Table = found.to_arrow_table()
+def _rows(frame: Any) -> list[dict[str, Any]]:
+    table: pa.Table = frame.to_arrow_table()
     return table.to_pylist()
 
 
@@ -68,9 +68,9 @@ def _relation(data: Data, asked: Question) -> list[dict[str, Any]]:
     with DUCKDB.cursor() as connection:
         is_ours = isinstance(data, zb.Index)
         lake = in_duckdb.relation(connection, data, asked.sql) if is_ours else connection.from_arrow(data)
-        found = lake.filter(asked.sql).select(*map(quoted, asked.names))
-        rows = _rows(found)
-        if len(found.limit(asked.limit).fetchall()) != min(asked.limit, len(rows)):
+        selected = lake.filter(asked.sql).select(*map(quoted, asked.names))
+        rows = _rows(selected)
+        if len(selected.limit(asked.limit).fetchall()) != min(asked.limit, len(rows)):
             raise FindingError(f"LIMIT {asked.limit} must give as many of {len(rows)} rows")
         return rows
 
@@ -87,12 +87,12 @@ def _semi_join(data: Data, asked: Question) -> list[dict[str, Any]]:
     with DUCKDB.cursor() as connection:
         keys = connection.from_arrow(pa.table({"key": asked.keys}))
         if isinstance(data, zb.Index):
-            found = in_duckdb.semi_join(connection, data, ".".join(asked.leaf), keys)
+            rows = in_duckdb.semi_join(connection, data, ".".join(asked.leaf), keys)
         else:
             joined = f"lake.{asked.column} = listed.key"
             lake = connection.from_arrow(data).set_alias("lake")
-            found = lake.join(keys.set_alias("listed"), joined, how="semi")
-        return _rows(found.select(*map(quoted, asked.names)))
+            rows = lake.join(keys.set_alias("listed"), joined, how="semi")
+        return _rows(rows.select(*map(quoted, asked.names)))
 
 
 def _datafusion(data: Data, asked: Question) -> list[dict[str, Any]]:
@@ -106,9 +106,9 @@ def _datafusion(data: Data, asked: Question) -> list[dict[str, Any]]:
 
 def _collected(lazy: pl.LazyFrame, asked: Question) -> list[dict[str, Any]]:
     condition = polars_column(asked.leaf).is_in(pl.from_arrow(asked.keys).implode()) | as_polars(asked.condition)
-    found = lazy.filter(condition).select(asked.names)
-    rows = found.collect().to_dicts()
-    if len(found.head(asked.limit).collect()) != min(asked.limit, len(rows)):
+    selected = lazy.filter(condition).select(asked.names)
+    rows = selected.collect().to_dicts()
+    if len(selected.head(asked.limit).collect()) != min(asked.limit, len(rows)):
         raise FindingError(f"head({asked.limit}) must give as many of {len(rows)} rows")
     return rows
 
@@ -161,6 +161,6 @@ def ask_engine(chance: random.Random, index: zb.Index, memory: pa.Table, conditi
         if name != "DataFusion":  # which raises plain Exceptions
             raise
         return None
-    found = ENGINES[name](index, asked)
-    assert_same(found, wanted, f"{name} of {asked}", names=asked.names)
+    rows = ENGINES[name](index, asked)
+    assert_same(rows, wanted, f"{name} of {asked}", names=asked.names)
     return name

@@ -111,26 +111,26 @@ def segments_of(body: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 def mutated_bytes(data: bytes, chance: random.Random) -> bytes:
     """`data` with one to three changes: bits, numbers of 4 or 8 bytes, lengths, pieces."""
-    found = bytearray(data)
+    damaged = bytearray(data)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        place = chance.randrange(max(len(found), 1))
+        place = chance.randrange(max(len(damaged), 1))
         match chance.randrange(8):
             case 0 | 1:
-                found[place : place + 1] = bytes([found[place] ^ 1 << chance.randrange(8)]) if found else b"\0"
+                damaged[place : place + 1] = bytes([damaged[place] ^ 1 << chance.randrange(8)]) if damaged else b"\0"
             case 2 | 3 | 4:
                 size = chance.choice((1, 2, 4, 8))
                 start = place // size * size
-                before = int.from_bytes(found[start : start + size], "little")
+                before = int.from_bytes(damaged[start : start + size], "little")
                 value = chance.choice((*_NUMBERS, before + 1, before - 1, before * 2, 2**64 - before))
-                found[start : start + size] = (value % 256**size).to_bytes(size, "little")
+                damaged[start : start + size] = (value % 256**size).to_bytes(size, "little")
             case 5:
-                del found[place:]
+                del damaged[place:]
             case 6:
-                del found[place : place + chance.choice((1, 8, 64))]
+                del damaged[place : place + chance.choice((1, 8, 64))]
             case 7:
-                other = chance.randrange(max(len(found), 1))
-                found[place:place] = found[other : other + chance.choice((1, 8, 64, 512))]
-    return bytes(found)
+                other = chance.randrange(max(len(damaged), 1))
+                damaged[place:place] = damaged[other : other + chance.choice((1, 8, 64, 512))]
+    return bytes(damaged)
 
 
 def mutated_json(value: Any, chance: random.Random) -> Any:
@@ -138,11 +138,11 @@ def mutated_json(value: Any, chance: random.Random) -> Any:
     places: list[tuple[Any, Any]] = []
     pending = [value]
     while pending:
-        one = pending.pop()
-        if isinstance(one, (dict, list)):
-            keys = list(one) if isinstance(one, dict) else list(range(len(one)))
-            places += [(one, key) for key in keys]
-            pending += [one[key] for key in keys]
+        taken = pending.pop()
+        if isinstance(taken, (dict, list)):
+            keys = list(taken) if isinstance(taken, dict) else list(range(len(taken)))
+            places += [(taken, key) for key in keys]
+            pending += [taken[key] for key in keys]
     holder, key = chance.choice(places)
     match chance.randrange(8):
         case 0:
@@ -256,9 +256,9 @@ def check(subject: Subject, chance: random.Random, *, is_author: bool) -> str:
             (zb.Equals("k", keys[0]), keys[:1]),
         ):
             outcome = "damaged" if index.search(predicate).reasons else outcome
-            found = index.to_table(predicate, columns=["k"])["k"].to_pylist()
-            if found != wanted and (not is_author or not set(found) <= set(wanted)):
-                raise FindingError(f"{predicate} must find {wanted}, got {found}")
+            values = index.to_table(predicate, columns=["k"])["k"].to_pylist()
+            if values != wanted and (not is_author or not set(values) <= set(wanted)):
+                raise FindingError(f"{predicate} must find {wanted}, got {values}")
         if not all(index.exists("k", keys).to_pylist()) and not is_author:
             raise FindingError(f"{keys} must exist")
         index.exists("s", [f"text {key}" for key in range(0, 600, 2)])
@@ -282,10 +282,10 @@ def check_light(subject: Subject, files: dict[str, bytes], chance: random.Random
     try:
         index = zb.Index(load_snapshot(MemoryStore(objects), None), open_dataset(subject.lake))
         column, values = chance.choice((("k", keys), ("s", [f"text {key}" for key in keys])))
-        found = index.search(zb.IsIn(column, values))
-        outcome = "damaged" if found.reasons else outcome
-        kept = found.to_arrow().to_pylist()
-        rows = {(one["path"], row) for one in kept for row in range(one["start"], one["stop"])}
+        result = index.search(zb.IsIn(column, values))
+        outcome = "damaged" if result.reasons else outcome
+        kept = result.to_arrow().to_pylist()
+        rows = {(entry["path"], row) for entry in kept for row in range(entry["start"], entry["stop"])}
         if not is_author and not rows >= {(f"part-{key // FIRST_ROWS}.parquet", key % FIRST_ROWS) for key in keys}:
             raise FindingError(f"the rows of {keys} must be kept by {column}, got {kept}")
         if not all(index.exists(column, values).to_pylist()) and not is_author:

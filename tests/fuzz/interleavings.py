@@ -217,8 +217,8 @@ class Actor:
                 return self._acknowledged(store, lake, lambda index: index.restore(self.chance.choice(numbers)))
             case ["refresh", *rest]:
                 options: dict[str, Any] = {"mode": "incremental", "workers": 1}
-                for one in rest:
-                    options |= {"paths": [one]} if one in PATHS else _REFRESHES[one]
+                for action in rest:
+                    options |= {"paths": [action]} if action in PATHS else _REFRESHES[action]
                 return self._acknowledged(store, lake, lambda index: index.refresh(**options))
         return "done"
 
@@ -247,13 +247,13 @@ WRITER_WORKS = (
 def search_all(index: Index) -> None:
     """Every row of the listing is kept by a search for a key of each zone, by all columns at once."""
     view = index.view()
-    keys = [10 * one.mtime_ns + row for one in view.listing.values() for row in (0, ROWS_OF_A_FILE - 1)]
+    keys = [10 * value.mtime_ns + row for value in view.listing.values() for row in (0, ROWS_OF_A_FILE - 1)]
     values = {"k": keys, "s": [f"text {key}" for key in keys]}
-    found = Query(view, And(tuple(zb.IsIn(column, values[column]) for column in index.columns))).result.row_ranges
-    if found != view.files.rows():
-        known = {path: not view.files.is_unknown(path) for path in view.listing}
+    row_ranges = Query(view, And(tuple(zb.IsIn(column, values[column]) for column in index.columns))).result.row_ranges
+    if row_ranges != view.files.rows():
+        is_known = {path: not view.files.is_unknown(path) for path in view.listing}
         message = f"version {index.version} must keep {view.files.rows()} of {view.listing}"
-        raise FindingError(f"{message}, got {found}; known: {known}")
+        raise FindingError(f"{message}, got {row_ranges}; known: {is_known}")
 
 
 # --- who goes first ---------------------------------------------------------------------------------------------------
@@ -272,9 +272,9 @@ class World:
             [chance.choice(WRITER_WORKS) for _ in range(chance.choice((1, 1, 2)))] for _ in range(chance.choice((2, 3)))
         ]
         if not self.objects.journal:
-            works = [["build k", *one] for one in works]
-        self.is_reckless = any("vacuum" in one for one in works) and chance.random() < 0.3
-        self.actors = [self._actor(f"w{number}", one) for number, one in enumerate(works)]
+            works = [["build k", *work] for work in works]
+        self.is_reckless = any("vacuum" in work for work in works) and chance.random() < 0.3
+        self.actors = [self._actor(f"w{number}", work) for number, work in enumerate(works)]
         self.actors.append(self._actor("reader", [chance.choice(("search", "search twice")) for _ in range(2)]))
         changes = range(chance.choice((0, 1, 2, 3)))
         owned = [f"{chance.choice(('write', 'write', 'delete'))} {chance.choice(PATHS)}" for _ in changes]
@@ -349,14 +349,14 @@ class World:
 
     def _check_history(self) -> None:
         names: dict[int, tuple[str, int]] = {}
-        for one in self.history:
-            for fragment_id, name in one.live.items():
+        for past in self.history:
+            for fragment_id, name in past.live.items():
                 if names.setdefault(fragment_id, name) != name:
                     raise FindingError(f"id {fragment_id} must name one file, got {names[fragment_id]} and {name}")
-            for column, covered in one.covered.items():
-                twice = [fragment_id for fragment_id in one.live if covered[fragment_id] > 1]
+            for column, covered in past.covered.items():
+                twice = [fragment_id for fragment_id in past.live if covered[fragment_id] > 1]
                 if twice:
-                    raise FindingError(f"{one} must have zones once, got {twice} of {column} twice")
+                    raise FindingError(f"{past} must have zones once, got {twice} of {column} twice")
         if self.is_reckless:
             return
         revived: set[int] = set()
@@ -364,15 +364,15 @@ class World:
             if after.manifest.version != before.manifest.version + 1:
                 raise FindingError(f"{after} must follow {before}")
             if after.manifest.operation == "restore":
-                if not any(after.live == one.live and after.covered == one.covered for one in self.history):
+                if not any(after.live == past.live and after.covered == past.covered for past in self.history):
                     raise FindingError(f"{after} must have the content of an older one")
                 revived |= after.live.keys() - before.live.keys()
                 continue
             self._check_change(before, after, revived)
-        made = {one.manifest.version for one in self.history}
+        numbers = {version.manifest.version for version in self.history}
         for name, version in self.acknowledged:
-            if version not in made:
-                raise FindingError(f"{name} was told of version {version}, got {sorted(made)}")
+            if version not in numbers:
+                raise FindingError(f"{name} was told of version {version}, got {sorted(numbers)}")
 
     def _check_change(self, before: _Version, after: _Version, revived: set[int]) -> None:
         """Refuse what `after` lacks of `before`, but for what refresh.md excuses.
@@ -409,9 +409,9 @@ class World:
         key = 10 * next(iter(view.listing.values())).mtime_ns
         for column, value in (("k", key), ("s", f"text {key}")):
             if column in index.columns:
-                found = Query(view, zb.Equals(column, value)).result
-                if found.reasons or found.row_ranges.num_rows > ROWS_OF_A_FILE:
-                    raise FindingError(f"a refresh must make all zones, got {found.reasons}, {found.row_ranges}")
+                result = Query(view, zb.Equals(column, value)).result
+                if result.reasons or result.row_ranges.num_rows > ROWS_OF_A_FILE:
+                    raise FindingError(f"a refresh must make all zones, got {result.reasons}, {result.row_ranges}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,15 +442,15 @@ class _Version:
             if entry.path in store.objects.found:
                 table = read_fragments(store, entry)
                 ids, paths, times = table.fragment_ids.tolist(), table.paths.tolist(), table.mtimes.tolist()
-                live |= {one: (path, number) for one, path, number in zip(ids, paths, times, strict=True)}
+                live |= {fragment: (path, number) for fragment, path, number in zip(ids, paths, times, strict=True)}
         for start, stop in manifest.dropped:
-            for one in range(start, stop):
-                live.pop(one, None)
+            for row in range(start, stop):
+                live.pop(row, None)
         covered = {}
         for column in manifest.columns:
             counts = [Counter[int](), Counter[int]()]  # by filters, and by locators: a fragment may have both
             for segment in column.segments:
-                counts[segment.kind == "locator"].update(one for run in segment.fragments for one in range(*run))
+                counts[segment.kind == "locator"].update(number for run in segment.fragments for number in range(*run))
             covered[column.name] = counts[0] | counts[1]
         return cls(manifest, live, covered, files)
 
@@ -475,7 +475,7 @@ def run_one(seed: int) -> World:
     try:
         world.run()
     except BaseException as error:
-        error.add_note(f"seed {seed}: {[(one.name, one.works, one.outcomes) for one in world.actors]}")
+        error.add_note(f"seed {seed}: {[(actor.name, actor.works, actor.outcomes) for actor in world.actors]}")
         raise
     return world
 

@@ -84,7 +84,7 @@ class Case:
             "fpp": chance.choice((0.001, 0.2)),
         }
         self.source.log.append(f"index of {chosen}: {options}")
-        names = [".".join(one) for one in chosen]
+        names = [".".join(key) for key in chosen]
         self.index = zb.build_index(self.source.data, names, index=self.source.index, workers=1, **options)
         self.source.is_indexed = True
 
@@ -121,11 +121,14 @@ class Case:
         rows = [row for _, _, row in placed]
         kinds, pools = self.kinds(), self.pools(rows, self.index.view().schema.names)
         types = {leaf: KINDS[kind][0] for leaf, kind in kinds.items()}
-        types = {leaf: pa.string() if one == KINDS["dictionary"][0] else one for leaf, one in types.items()}
+        types = {
+            leaf: pa.string() if arrow_type == KINDS["dictionary"][0] else arrow_type
+            for leaf, arrow_type in types.items()
+        }
         types |= {(name,): kind for name, (kind, _) in source.constants.items()}
         for _ in range(self.questions if pools else 0):
             condition = random_condition(self.chance, pools)
-            wanted = [one for one in placed if truth_of(condition, one[2])]
+            wanted = [row for row in placed if truth_of(condition, row[2])]
             try:
                 self._ask(condition, types, rows, wanted)
                 self._ask_for_values(condition, rows)
@@ -139,17 +142,17 @@ class Case:
 
     def kinds(self) -> dict[Path, str]:
         """Of all that can be asked for in files."""
-        return {leaf: kind for one in self.source.columns for leaf, kind in one.leaves.items()}
+        return {leaf: kind for column in self.source.columns for leaf, kind in column.leaves.items()}
 
     def pools(self, rows: list[Row], names: list[str]) -> dict[Path, list[Any]]:
         """Values to ask for, of the columns that there are."""
         constants = self.source.constants.items()
-        found = {(name,): [one for one in values if one is not None] for name, (_, values) in constants}
+        constant_values = {(name,): [value for value in values if value is not None] for name, (_, values) in constants}
         for leaf, kind in self.kinds().items():
             if leaf[0] in names:
                 there = [value for value in (value_of(row, leaf) for row in rows[:20]) if value is not None]
-                found[leaf] = [*there, *(KINDS[kind][1](self.chance) for _ in range(3))]
-        return found
+                constant_values[leaf] = [*there, *(KINDS[kind][1](self.chance) for _ in range(3))]
+        return constant_values
 
     def _ask(self, condition: Condition, types: dict[Path, Any], rows: list[Any], placed: list[Any]) -> None:
         chance, index = self.chance, self.index
@@ -169,8 +172,8 @@ class Case:
             entrances.append(as_expression(condition, types))
         entrance = chance.choice(entrances)
         is_ordered = self.source.is_ordered
-        found = index.to_table(entrance, columns=names or None).to_pylist()
-        assert_same(found, wanted, f"to_table({entrance})", names=names, is_ordered=is_ordered)
+        answered = index.to_table(entrance, columns=names or None).to_pylist()
+        assert_same(answered, wanted, f"to_table({entrance})", names=names, is_ordered=is_ordered)
         if is_ordered:
             result = index.search(entrance)
             kept = {(path, row) for path, start, stop in result for row in range(start, stop)}
@@ -186,18 +189,18 @@ class Case:
             memory = None
             with suppress(pa.ArrowInvalid):  # as below
                 memory = pa.Table.from_pylist(
-                    rows, pa.schema([one for one in index.view().plain_schema if one.name in rows[0]])
+                    rows, pa.schema([field for field in index.view().plain_schema if field.name in rows[0]])
                 )
             if memory is not None and memory.column_names == schema.names:
                 ask_engine(chance, index, memory, condition)
         if way == "arrow" and not has_null and rows:
             with suppress(pa.ArrowInvalid):  # a new file may have wider values than the schema before the refresh
-                memory = pa.Table.from_pylist(rows, pa.schema([one for one in schema if one.name in rows[0]]))
+                memory = pa.Table.from_pylist(rows, pa.schema([field for field in schema if field.name in rows[0]]))
                 count = pads.dataset(memory).to_table(filter=as_expression(condition, types)).num_rows
                 _assert_count(count, wanted, "pyarrow in memory (then the oracle is wrong)", condition)
         if way == "dataset" and not has_null:
-            found = index.dataset().to_table(filter=as_expression(condition, types), columns=names).to_pylist()
-            assert_same(found, wanted, f"dataset {condition}", names=names, is_ordered=is_ordered)
+            answered = index.dataset().to_table(filter=as_expression(condition, types), columns=names).to_pylist()
+            assert_same(answered, wanted, f"dataset {condition}", names=names, is_ordered=is_ordered)
         if way == "polars" and not has_nan:
             count = len(through_polars.scan(index).filter(as_polars(condition)).collect())
             _assert_count(count, wanted, "Polars", condition)
@@ -219,11 +222,11 @@ class Case:
             if value is None or is_nan(value) or name not in self.index.columns:
                 continue
             count = sum(value_of(row, leaf) == value for row in rows)
-            found = self.index.exists(name, [value], exact=True).to_pylist()
-            if found != [bool(count)]:
-                raise FindingError(f"exists({name}, {value!r}) must be {bool(count)}, got {found}")
+            answers = self.index.exists(name, [value], exact=True).to_pylist()
+            if answers != [bool(count)]:
+                raise FindingError(f"exists({name}, {value!r}) must be {bool(count)}, got {answers}")
             lines = self.index.locate(name, [value], exact=True).to_pylist()
-            if sum(one["path"] is not None for one in lines) != count:
+            if sum(line["path"] is not None for line in lines) != count:
                 raise FindingError(f"locate({name}, {value!r}) must find {count} rows, got {lines}")
 
 

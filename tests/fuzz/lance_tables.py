@@ -43,7 +43,7 @@ class Lance(Source):
     is_ordered = True
 
     def __init__(self, folder: Folder, chance: random.Random, columns: list[Column]) -> None:
-        columns = [one for one in columns if "." not in one.name and "`" not in one.name]
+        columns = [column for column in columns if "." not in column.name and "`" not in column.name]
         super().__init__(folder, chance, [Column("id", "int32"), *columns])
         self.root = folder / "table é %41.lance"
         self.branch = "dev" if chance.random() < 0.3 else None
@@ -51,7 +51,7 @@ class Lance(Source):
             "max_rows_per_file": chance.choice((5, 12, 1000)),
             "enable_stable_row_ids": chance.random() < 0.5,
             "data_storage_version": chance.choice(
-                ("2.1", "2.2") if any(one.fields for one in columns) else ("2.0", "2.1", "2.2")
+                ("2.1", "2.2") if any(column.fields for column in columns) else ("2.0", "2.1", "2.2")
             ),
         }
         self.columns_of: dict[int, list[Column]] = {}
@@ -61,7 +61,7 @@ class Lance(Source):
         try:
             table = lance.write_dataset(self.rows_of(self.columns, 12), str(self.root), **self.options)
         except OSError:
-            self.columns = [one for one in self.columns if not one.fields]
+            self.columns = [column for column in self.columns if not column.fields]
             table = lance.write_dataset(self.rows_of(self.columns, 12), str(self.root), **self.options)
         self.table = table if self.branch is None else table.create_branch(self.branch)
         self.log.append(f"{self.options}, branch {self.branch}")
@@ -97,7 +97,7 @@ class Lance(Source):
 
     def rewrite(self, columns: list[str]) -> None:
         """Give Lance the zones of a column; then it must find each value, and an audit no lost row."""
-        name, leaves = self.chance.choice(columns), {one.name: one.kind for one in self.columns}
+        name, leaves = self.chance.choice(columns), {column.name: column.kind for column in self.columns}
         index = zb.open_index(self.index or self.root, dataset=self.data)
         try:
             index.export_lance(self.data, name, overwrite=True, per_fragment=self.chance.random() < 0.5)
@@ -112,9 +112,9 @@ class Lance(Source):
             values = {KINDS[leaves[name]][1](self.chance) for _ in range(4)}
             for value in values - {-(2**63)}:  # which pylance 14 reads as a double
                 where = f"{_quoted(name)} = {literal(value)}"
-                found = self.table.to_table(filter=where).to_pylist()
+                rows = self.table.to_table(filter=where).to_pylist()
                 wanted: list[Row] = [row for _, _, row in self.rows() if row[name] == value]
-                assert_same(found, wanted, f"Lance, asked for {where},")
+                assert_same(rows, wanted, f"Lance, asked for {where},")
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -165,17 +165,17 @@ class Lance(Source):
         self.columns = self.columns_of.get(version, self.columns)
 
     def _rename(self) -> None:
-        one, names = self.chance.choice(self.columns[1:] or self.columns), {one.name for one in self.columns}
-        new = replace(one, name=self.chance.choice((*NAMES, "renamed")))
-        if one.name != "id" and new.name not in names and "." not in new.name:
-            self.table.alter_columns({"path": one.name, "name": new.name})
-            self.columns = [new if one == other else other for other in self.columns]
+        column, names = self.chance.choice(self.columns[1:] or self.columns), {column.name for column in self.columns}
+        new = replace(column, name=self.chance.choice((*NAMES, "renamed")))
+        if column.name != "id" and new.name not in names and "." not in new.name:
+            self.table.alter_columns({"path": column.name, "name": new.name})
+            self.columns = [new if column == other else other for other in self.columns]
 
     def _drop(self) -> None:
         if len(self.columns) > 2:
-            one = self.chance.choice(self.columns[1:])
-            self.table.drop_columns([one.name])
-            self.columns = [other for other in self.columns if other != one]
+            column = self.chance.choice(self.columns[1:])
+            self.table.drop_columns([column.name])
+            self.columns = [other for other in self.columns if other != column]
 
     def _add(self) -> None:
         new = Column(f"new{len(self.columns_of)}", "int64")
@@ -184,11 +184,11 @@ class Lance(Source):
 
     def _widen(self) -> None:
         wider = {"int32": ("int64", pa.int64()), "float": ("double", pa.float64())}
-        if narrow := [one for one in self.columns[1:] if one.kind in wider]:
-            one = self.chance.choice(narrow)
-            kind, data_type = wider[one.kind]
-            self.table.alter_columns({"path": one.name, "data_type": data_type})
-            self.columns = [replace(one, kind=kind) if one == other else other for other in self.columns]
+        if narrow := [column for column in self.columns[1:] if column.kind in wider]:
+            column = self.chance.choice(narrow)
+            kind, data_type = wider[column.kind]
+            self.table.alter_columns({"path": column.name, "data_type": data_type})
+            self.columns = [replace(column, kind=kind) if column == other else other for other in self.columns]
 
     def _own_index(self) -> None:
         config = IndexConfig("bloomfilter", {"number_of_items": 4, "probability": 0.01})

@@ -70,8 +70,8 @@ class Objects:
 
     def copied(self) -> Objects:
         """The same objects, but written long ago, of a lake that goes its own way."""
-        found = {path: (data, 0.0) for path, (data, _) in self.found.items()}
-        return Objects(found, list(self.journal), self.files.copied())
+        objects = {path: (data, 0.0) for path, (data, _) in self.found.items()}
+        return Objects(objects, list(self.journal), self.files.copied())
 
 
 class _Mapping:
@@ -134,13 +134,13 @@ class MemoryStore:
 
     def list(self, folder: str) -> list[str]:
         self._do("list", folder)
-        found = (path[len(folder) + 1 :] for path in self.objects.found if path.startswith(f"{folder}/"))
-        return sorted(name for name in found if "/" not in name)
+        names = (path[len(folder) + 1 :] for path in self.objects.found if path.startswith(f"{folder}/"))
+        return sorted(name for name in names if "/" not in name)
 
     def files(self, folder: str, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:
         self._do("list", folder)
-        found = sorted(item for item in self.objects.found.items() if item[0].startswith(f"{folder}/"))
-        return {path: Fingerprint(len(data), int(at * 1e9)) for path, (data, at) in found}
+        entries = sorted(item for item in self.objects.found.items() if item[0].startswith(f"{folder}/"))
+        return {path: Fingerprint(len(data), int(at * 1e9)) for path, (data, at) in entries}
 
     def prune(self) -> None: ...
 
@@ -231,7 +231,7 @@ class MemoryLake(DatasetSnapshot):
         return {path: Fingerprint(100, number) for path, number in sorted(self.files.found.items())}
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
-        return {path: found for path, found in self.list().items() if path in paths}
+        return {path: fingerprint for path, fingerprint in self.list().items() if path in paths}
 
     def open(self, path: str, listed: Fingerprint | None = None) -> MemoryFile:
         self.step(f"open {path}")

@@ -105,7 +105,7 @@ def use_file(target: Path, data: bytes) -> str:
             lambda: [(file.column_ranges(name), file.integer_range(0, name, pa.int64())) for name in file.schema.names],
             lambda: [file.read_rows(group, [3], [4], file.schema.names) for group in range(len(file.row_group_rows))],
             lambda: [file.read_rows(0, [0, 11], [2, 12], [name]) for name in file.schema.names],
-            lambda: [len(one) for one in file.column_batches(file.schema.names, 0, file.num_rows)],
+            lambda: [len(batch) for batch in file.column_batches(file.schema.names, 0, file.num_rows)],
         ):
             try:
                 use()
@@ -153,8 +153,8 @@ def sql_of(chance: random.Random) -> str:
             case 2:
                 words[place : place + 1] = [chance.choice(_WORDS)] * chance.choice((1, 1, 3, 200))
             case 3:
-                one = bytearray(" ".join(words).encode(errors="surrogatepass"))
-                words = mutated_bytes(bytes(one[:2000]), chance).decode(errors="replace").split(" ")
+                damaged = bytearray(" ".join(words).encode(errors="surrogatepass"))
+                words = mutated_bytes(bytes(damaged[:2000]), chance).decode(errors="replace").split(" ")
     return " ".join(words)
 
 
@@ -183,19 +183,19 @@ def parquet_files() -> tuple[bytes, ...]:
         "text": [f"t{row}" for row in range(ROWS)],
         "s": [{"x": float(row)} for row in range(ROWS)],
     }
-    table, found = pa.table(values, schema=_SCHEMA), []
+    table, actual = pa.table(values, schema=_SCHEMA), []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.parquet")
         for version in ("1.0", "2.0"):
             for options in ({"write_page_index": True, "use_dictionary": False}, {"compression": "none"}):
                 small: dict[str, int] = {"row_group_size": 25, "data_page_size": 1, "write_batch_size": 5}
                 pq.write_table(table, path, data_page_version=version, **small, **options)
-                found.append(path.read_bytes())
+                actual.append(path.read_bytes())
         pl.from_arrow(table).write_parquet(path, row_group_size=25)
-        found.append(path.read_bytes())
+        actual.append(path.read_bytes())
         zb.add_parquet_blooms(path, Path(folder, "with filters"), ["k", "text"])
-        found.append(Path(folder, "with filters", "x.parquet").read_bytes())
-    return tuple(found)
+        actual.append(Path(folder, "with filters", "x.parquet").read_bytes())
+    return tuple(actual)
 
 
 def parquet_of(chance: random.Random) -> bytes:

@@ -73,7 +73,7 @@ class Source(ABC):
     @property
     def indexable(self) -> list[Path]:
         """What an index may be of."""
-        return [leaf for one in self.columns for leaf in one.leaves]
+        return [leaf for column in self.columns for leaf in column.leaves]
 
     @property
     def constants(self) -> dict[str, tuple[pa.DataType, tuple[Any, ...]]]:
@@ -116,15 +116,19 @@ class Source(ABC):
         chance = self.chance
         num_rows = max(chance.choice((0, 1, 5, 12, 40)), at_least)
         columns = [
-            Column(one.name, NARROWER.get(one.kind, one.kind), one.fields) if chance.random() < 0.1 else one
-            for one in columns or self.columns
+            Column(column.name, NARROWER.get(column.kind, column.kind), column.fields)
+            if chance.random() < 0.1
+            else column
+            for column in columns or self.columns
         ]
         return self.rows_of(columns, num_rows)
 
     def rows_of(self, columns: list[Column], num_rows: int) -> pa.Table:
         """So many random rows."""
-        arrays = {one.name: [one.value(self.chance, self.num_values) for _ in range(num_rows)] for one in columns}
-        return pa.table({one.name: pa.array(arrays[one.name], one.type) for one in columns})
+        arrays = {
+            column.name: [column.value(self.chance, self.num_values) for _ in range(num_rows)] for column in columns
+        }
+        return pa.table({column.name: pa.array(arrays[column.name], column.type) for column in columns})
 
     def fewer_columns(self) -> list[Column]:
         """Often all columns, and sometimes one less."""
@@ -135,13 +139,13 @@ class Source(ABC):
 
     def condition(self) -> Condition:
         """What is true of some rows."""
-        leaves = {leaf: kind for one in self.columns for leaf, kind in one.leaves.items() if len(leaf) == 1}
+        leaves = {leaf: kind for column in self.columns for leaf, kind in column.leaves.items() if len(leaf) == 1}
         pools = {leaf: [KINDS[kind][1](self.chance) for _ in range(4)] for leaf, kind in leaves.items()}
         return random_condition(self.chance, pools, depth=1)
 
     def kind(self, name: str) -> str:
         """The kind of a column."""
-        return next(one.kind for one in self.columns if one.name == name)
+        return next(column.kind for column in self.columns if column.name == name)
 
     def without_equals(self, table: pa.Table, key: str) -> pa.Table:
         """`table` with each value of `key` once."""
@@ -181,15 +185,15 @@ class Files(Source):
 
     def rows(self) -> list[Placed]:
         """As pyarrow reads the whole files, in order."""
-        names, found = [one.name for one in self.columns], []
+        names, actual = [column.name for column in self.columns], []
         for path in self.paths():
             rows = pq.ParquetFile(self.root / path).read(use_threads=False).to_pylist()
             constant = {}
             if self.partition is not None:
                 value, (key, values) = path.split("/")[0].split("=", 1)[1], self.partition
-                constant[key] = next(one for one in values if _in_path(one) == value)
-            found += [(path, at, {name: row.get(name) for name in names} | constant) for at, row in enumerate(rows)]
-        return found
+                constant[key] = next(constant_value for constant_value in values if _in_path(constant_value) == value)
+            actual += [(path, at, {name: row.get(name) for name in names} | constant) for at, row in enumerate(rows)]
+        return actual
 
     def count(self, condition: Condition) -> int | None:
         """Nothing reads all files by itself."""
@@ -248,14 +252,14 @@ class Delta(Source):
     def __init__(self, folder: Folder, chance: random.Random, columns: list[Column]) -> None:
         kinds, barred = {"uint64", "dictionary"}, set(" ,;{}()\n\t=")
         columns = [
-            replace(one, name="".join(letter for letter in one.name if letter not in barred))
-            for one in columns
-            if one.kind not in kinds and not kinds & {kind for _, kind in one.fields}
+            replace(column, name="".join(letter for letter in column.name if letter not in barred))
+            for column in columns
+            if column.kind not in kinds and not kinds & {kind for _, kind in column.fields}
         ]
-        unique = {one.name.casefold(): _with_fields(one, barred) for one in columns}
+        unique = {column.name.casefold(): _with_fields(column, barred) for column in columns}
         super().__init__(folder, chance, [Column("id", "int32"), *unique.values()])
         barred_kinds = ("struct", "list", "decimal")  # deltalake 1.6 writes -2.25 into a path as -2.-25
-        plain_names = [one.name for one in unique.values() if one.kind not in barred_kinds]
+        plain_names = [value.name for value in unique.values() if value.kind not in barred_kinds]
         self.partitions = chance.sample(plain_names, min(len(plain_names), chance.choice((0, 0, 1, 1, 2))))
         self.root = folder / "table é 100%"  # deltalake decodes %41 once more
 
@@ -295,8 +299,10 @@ class Delta(Source):
     def _append(self, mode: str = "append", **options: Any) -> None:
         is_new = self.chance.random() < 0.15 and self.is_indexed and mode == "append"
         columns = [*self.columns, Column(f"new{len(self.columns)}", self.chance.choice(("int64", "text")))]
-        columns = columns if is_new else [one for one in self.fewer_columns() if one.name not in self.partitions]
-        columns += [one for one in self.columns if one.name in self.partitions and one not in columns]
+        columns = (
+            columns if is_new else [column for column in self.fewer_columns() if column.name not in self.partitions]
+        )
+        columns += [column for column in self.columns if column.name in self.partitions and column not in columns]
         rows = self.some(columns, at_least=1) if (self.root / "_delta_log").exists() else self.rows_of(columns, 12)
         write_deltalake(
             self.root,
@@ -317,8 +323,8 @@ class Delta(Source):
         """Overwrite some of the partitions, or rows."""
         name = self.chance.choice(self.partitions or ["id"])
         values = [self.chance.choice(self.rows())[2][name]] if self.rows() else [None]
-        rows = [one for one in self.some(at_least=5).to_pylist() if one[name] == values[0]]
-        schema = pa.schema([(one.name, one.type) for one in self.columns])
+        rows = [value for value in self.some(at_least=5).to_pylist() if value[name] == values[0]]
+        schema = pa.schema([(column.name, column.type) for column in self.columns])
         condition = as_sql(("null", (name,)) if values == [None] else ("=", (name,), values[0]))
         write_deltalake(self.root, pa.Table.from_pylist(rows, schema), mode="overwrite", predicate=condition)
 
@@ -404,14 +410,14 @@ _TERMS: dict[str, Any] = {
 def as_iceberg(condition: Condition) -> ice.BooleanExpression:
     """As an expression of pyiceberg, which has no three values: without NOT and `!=` it finds the same rows."""
     match condition:
-        case ("not", one):
-            return ice.Not(as_iceberg(one))
-        case ("and" | "or" as join, one, other):
-            return (ice.And if join == "and" else ice.Or)(as_iceberg(one), as_iceberg(other))
+        case ("not", part):
+            return ice.Not(as_iceberg(part))
+        case ("and" | "or" as join, part, other):
+            return (ice.And if join == "and" else ice.Or)(as_iceberg(part), as_iceberg(other))
         case ("null", column):
             return ice.IsNull(".".join(column))
         case ("in", column, values):
-            return reduce(ice.Or, [as_iceberg(("=", column, one)) for one in values], ice.AlwaysFalse())
+            return reduce(ice.Or, [as_iceberg(("=", column, value)) for value in values], ice.AlwaysFalse())
         case (_, _, None):
             return ice.AlwaysFalse()
         case (comparison, column, value):
@@ -437,8 +443,10 @@ class Iceberg(Source):
 
     def __init__(self, folder: Folder, chance: random.Random, columns: list[Column]) -> None:
         kinds = {"uint64", "dictionary"}
-        columns = [one for one in columns if one.kind not in kinds and not kinds & {kind for _, kind in one.fields}]
-        columns = [replace(one, kind="int32") if one.kind == "int8" else one for one in columns]
+        columns = [
+            column for column in columns if column.kind not in kinds and not kinds & {kind for _, kind in column.fields}
+        ]
+        columns = [replace(column, kind="int32") if column.kind == "int8" else column for column in columns]
         super().__init__(folder, chance, [Column("id", "int32"), *columns])
         self.folder, self.number = folder, 0
         self.catalog = RacingCatalog("fuzz", uri="sqlite:///:memory:", warehouse=(folder / "warehouse é").as_uri())
@@ -456,7 +464,7 @@ class Iceberg(Source):
 
     def created(self) -> None:
         """Make it, often with partitions, with some rows."""
-        schema = pa.schema([(one.name, one.type) for one in self.columns])
+        schema = pa.schema([(column.name, column.type) for column in self.columns])
         self.table = self.catalog.create_table("db.t", schema=schema)
         if self.chance.random() < 0.6:
             self.change("partition")
@@ -471,7 +479,9 @@ class Iceberg(Source):
         """By a filter of pyiceberg's scan; it loses rows of partitions by floating point."""
         kinds = [self.kind(leaf[0]) for leaf, _ in literals_of(condition)]
         is_odd = any(kind in ("double", "odd double", "float", "struct") for kind in kinds)
-        is_odd |= any(isinstance(one, int) and abs(one) >= 1 << 31 for _, one in literals_of(condition))  # finds nulls
+        is_odd |= any(
+            isinstance(literal, int) and abs(literal) >= 1 << 31 for _, literal in literals_of(condition)
+        )  # finds nulls
         if is_odd or "'not'" in repr(condition) or "'!='" in repr(condition):
             return None
         try:
@@ -512,7 +522,7 @@ class Iceberg(Source):
     def rewrite(self, columns: list[str]) -> None:
         """Delete or upsert by keys of an indexed column, often while others commit: other rows are what these left."""
         name = self.chance.choice(columns)
-        if name not in [one.name for one in self.columns] or "." in name:
+        if name not in [column.name for column in self.columns] or "." in name:
             return
         left, new = self.rows(), self.without_equals(self.some(self.columns), name)
         keys = [key for key in new[name].to_pylist() if key is not None and not is_nan(key)]
@@ -548,8 +558,8 @@ class Iceberg(Source):
     def _remove_rows(self, kind: str) -> None:
         """Delete rows of one file by a delete file."""
         spec = self.table.spec().spec_id
-        tasks = [one for one in self.table.scan().plan_files() if one.file.spec_id == spec]
-        tasks = [one for one in tasks if kind == "parquet" or not one.delete_files]
+        tasks = [file for file in self.table.scan().plan_files() if file.file.spec_id == spec]
+        tasks = [task for task in tasks if kind == "parquet" or not task.delete_files]
         if tasks:
             self.number += 1
             file = self.chance.choice(tasks).file
@@ -559,24 +569,24 @@ class Iceberg(Source):
             commit_deletes(self.table, path, DataFileContent.POSITION_DELETES, partition=file.partition)
 
     def _rename(self) -> None:
-        one = self.chance.choice(self.columns)
-        new = replace(one, name=self.chance.choice((*NAMES, "renamed")))
+        column = self.chance.choice(self.columns)
+        new = replace(column, name=self.chance.choice((*NAMES, "renamed")))
         with self.table.update_schema() as change:
-            change.rename_column((one.name,), new.name)
-        self.columns = [new if one == other else other for other in self.columns]
+            change.rename_column((column.name,), new.name)
+        self.columns = [new if column == other else other for other in self.columns]
 
     def _drop(self) -> None:
         """A column by which the table is not partitioned now; pyiceberg refuses others."""
         schema = self.table.schema()
         sources = {schema.find_column_name(field.source_id) for field in self.table.spec().fields}
-        if free := [one for one in self.columns if one.name not in sources]:
-            one = self.chance.choice(free)
+        if free := [column for column in self.columns if column.name not in sources]:
+            column = self.chance.choice(free)
             with self.table.update_schema() as change:
-                change.delete_column((one.name,))
-            self.columns.remove(one)
+                change.delete_column((column.name,))
+            self.columns.remove(column)
 
     def _add(self) -> None:
-        names = {one.name for one in self.columns}
+        names = {column.name for column in self.columns}
         new = Column(self.chance.choice([name for name in NAMES if name not in names]), "int64")
         with self.table.update_schema() as change:
             change.add_column((new.name,), LongType())
@@ -584,12 +594,12 @@ class Iceberg(Source):
 
     def _widen(self) -> None:
         wider = {"int32": ("int64", LongType()), "float": ("double", DoubleType())}
-        one = self.chance.choice([one for one in self.columns if one.kind in wider] or self.columns[:1])
-        if one.kind in wider:
-            kind, new = wider[one.kind]
+        column = self.chance.choice([column for column in self.columns if column.kind in wider] or self.columns[:1])
+        if column.kind in wider:
+            kind, new = wider[column.kind]
             with self.table.update_schema() as change:
-                change.update_column((one.name,), field_type=new)
-            self.columns = [replace(one, kind=kind) if one == other else other for other in self.columns]
+                change.update_column((column.name,), field_type=new)
+            self.columns = [replace(column, kind=kind) if column == other else other for other in self.columns]
 
     def _partition(self) -> None:
         """Partition by one more column, or by one less."""
@@ -603,7 +613,7 @@ class Iceberg(Source):
                 odd = (
                     self.is_indexed and self.chance.random() < 0.3
                 )  # pyiceberg writes no NaN then, and both zeros twice
-                column = self.chance.choice([one for one in self.columns if odd or one.kind != "odd double"])
+                column = self.chance.choice([column for column in self.columns if odd or column.kind != "odd double"])
                 spec.add_field(column.name, _TRANSFORMS[how](), f"{how} {self.number} é")
 
     def _properties(self) -> None:
@@ -639,7 +649,7 @@ class Iceberg(Source):
 
 
 def assert_same(
-    found: list[Row], wanted: list[Row], how: str, *, names: list[str] | None = None, is_ordered: bool = False
+    actual: list[Row], wanted: list[Row], how: str, *, names: list[str] | None = None, is_ordered: bool = False
 ) -> None:
     """The same values of the same rows; NaN is NaN, and 0.0 is not -0.0.
 
@@ -649,11 +659,11 @@ def assert_same(
         A row was lost or invented.
     """
     names = list(wanted[0]) if names is None and wanted else names or []
-    mine, other = ([repr([_spelled(row.get(name)) for name in names]) for row in rows] for rows in (found, wanted))
+    mine, other = ([repr([_spelled(row.get(name)) for name in names]) for row in rows] for rows in (actual, wanted))
     if not is_ordered:
         mine, other = sorted(mine), sorted(other)
     if mine != other:
-        lost, invented = [one for one in other if one not in mine], [one for one in mine if one not in other]
+        lost, invented = [row for row in other if row not in mine], [row for row in mine if row not in other]
         message = f"{how} must find {len(other)} rows, got {len(mine)}"
         raise FindingError(f"{message}; lost {lost[:3]}, invented {invented[:3]}, of {names}")
 
@@ -661,5 +671,5 @@ def assert_same(
 def _spelled(value: Any) -> Any:
     """A zone has several names."""
     if isinstance(value, dict):
-        return {name: _spelled(one) for name, one in value.items()}
+        return {name: _spelled(part) for name, part in value.items()}
     return value.astimezone(UTC) if getattr(value, "tzinfo", None) else value

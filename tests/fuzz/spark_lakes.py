@@ -62,10 +62,10 @@ class SparkFiles(Files):
 
     def rows(self) -> list[Any]:
         """INT96 has no zone in Arrow."""
-        found = super().rows()
-        for _, _, row in found:
-            row |= {one.name: as_instant(row[one.name]) for one in self.columns if one.kind == "instant"}
-        return found
+        own = super().rows()
+        for _, _, row in own:
+            row |= {column.name: as_instant(row[column.name]) for column in self.columns if column.kind == "instant"}
+        return own
 
     def _write_by_spark(self) -> None:
         rows, staged = self.some(), self.root.with_name("staged")
@@ -108,10 +108,10 @@ class SparkCase(lakes.Case):
     @classmethod
     def of(cls, folder: Folder, seed: int, source: type[Source]) -> Self:
         """A life with names that differ in more than case."""
-        found = super().of(folder, seed, source)
-        unique = {one.name.casefold(): one for one in found.source.columns}
-        found.source.columns = [_for_spark(one) for one in unique.values()]
-        return found
+        lake = super().of(folder, seed, source)
+        unique = {column.name.casefold(): column for column in lake.source.columns}
+        lake.source.columns = [_for_spark(value) for value in unique.values()]
+        return lake
 
     def ask(self) -> None:
         """Conditions over what is there, by one job."""
@@ -129,10 +129,10 @@ class SparkCase(lakes.Case):
         ]
         if not tagged:
             return
-        found: list[list[Row]] = [[] for _ in asked]
-        for row in arrow_of(reduce(lambda one, other: one.unionAll(other), tagged)).to_pylist():
-            found[row["asked"]].append(row)
-        for condition, ours in zip(asked, found, strict=True):
+        rows_of_each: list[list[Row]] = [[] for _ in asked]
+        for row in arrow_of(reduce(lambda frame, other: frame.unionAll(other), tagged)).to_pylist():
+            rows_of_each[row["asked"]].append(row)
+        for condition, ours in zip(asked, rows_of_each, strict=True):
             wanted = [row for row in rows if lakes.truth_of(condition, row)]
             assert_same(ours, wanted, f"Spark by {condition}", names=names)
             self.num_asked += 1

@@ -25,7 +25,7 @@ def test_each_mutant_of_the_model_is_known():
 def searched(folder: Path, *defines: str) -> str:
     """What Spin says of the model, with some lines of it changed."""
     folder.mkdir()
-    options = [f"-D{one}" for one in defines]
+    options = [f"-D{define}" for define in defines]
     subprocess.run(["spin", "-a", *options, MODEL], cwd=folder, check=True, capture_output=True)
     compiler = ["cc", "-O2", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=4000", "-o", "pan", "pan.c"]
     subprocess.run(compiler, cwd=folder, check=True, capture_output=True)

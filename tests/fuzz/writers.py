@@ -25,8 +25,10 @@ def write_pyarrow(table: pa.Table, path: Folder, chance: random.Random) -> None:
 
 def write_by_pyarrow(table: pa.Table, path: Folder, chance: random.Random, codecs: tuple[str, ...]) -> None:
     options: dict[str, Any] = {"use_dictionary": chance.random() < 0.6}
-    plain = [one for one in table.schema if "." not in one.name]  # pyarrow takes such a name for a path
-    encodings = {one.name: chance.choice(found) for one in plain if (found := _encodings_of(one.type))}
+    plain = [field for field in table.schema if "." not in field.name]  # pyarrow takes such a name for a path
+    encodings = {
+        field.name: chance.choice(encodings_of) for field in plain if (encodings_of := _encodings_of(field.type))
+    }
     if not options["use_dictionary"] and encodings and chance.random() < 0.5:
         options["column_encoding"] = encodings
     if encodings and chance.random() < 0.3 and has("parquet_blooms"):
@@ -103,14 +105,14 @@ _NULLABLE = _nullable()
 def writers_of(columns: list[Column], num_rows: int) -> list[Callable[[pa.Table, Folder, random.Random], None]]:
     """Those that write such a table as it is."""
     kinds = {column.kind for column in columns}
-    found = [write_pyarrow] * 3
+    writers = [write_pyarrow] * 3
     if not kinds & {"dictionary"}:
-        found.append(write_polars)
-    if not kinds & {"dictionary", "instant"} and len({one.name.casefold() for one in columns}) == len(columns):
-        found.append(write_duckdb)
+        writers.append(write_polars)
+    if not kinds & {"dictionary", "instant"} and len({column.name.casefold() for column in columns}) == len(columns):
+        writers.append(write_duckdb)
     if kinds <= {"int64", "int32", "double", "text", "bool"} and num_rows:
-        found.append(write_fastparquet)
-    return found
+        writers.append(write_fastparquet)
+    return writers
 
 
 def is_readable(path: Folder, num_rows: int) -> bool:

@@ -152,9 +152,9 @@ def test_numbers_are_those_of_the_index(flat_lake: Lake) -> None:
     paths = [content.files.paths[number] for number in kept.files.tolist()]
     drawn = set(zip(paths, kept.starts.tolist(), kept.stops.tolist(), strict=True))
     assert {(flat_lake.files[1], 1000, 1100), ("new.parquet", 0, 7)} <= drawn
-    assert [one.entry.name for one in content.columns] == ["user_id", "device_id"]
+    assert [column.entry.name for column in content.columns] == ["user_id", "device_id"]
     assert all(0 < fpps.mean() < 0.01 for _, fpps in content.columns)
-    assert [one.number for one in content.versions] == [1]
+    assert [version.number for version in content.versions] == [1]
 
 
 def test_a_locator_has_a_measured_fpp_and_files_of_each_state_a_line(flat_lake: Lake, tmp_path: Path) -> None:

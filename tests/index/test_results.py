@@ -20,13 +20,13 @@ def index(flat_lake: Lake) -> zb.Index:
 
 
 def test_a_result_is_gone_through_by_path_and_rows(index: zb.Index, flat_lake: Lake) -> None:
-    found = index.search(column="user_id", values=flat_lake.table["user_id"].slice(4000, 2500))
-    listed = [(path, start, stop) for path, start, stop in found]
-    rows = found.to_arrow().to_pylist()
-    assert len(found) == len(listed) == len(rows) > 1
+    result = index.search(column="user_id", values=flat_lake.table["user_id"].slice(4000, 2500))
+    listed = [(path, start, stop) for path, start, stop in result]
+    rows = result.to_arrow().to_pylist()
+    assert len(result) == len(listed) == len(rows) > 1
     assert listed == [(row["path"], row["start"], row["stop"]) for row in rows]
     assert not index.search("user_id = 'nobody'")
-    assert found
+    assert result
 
 
 def test_an_index_lets_go_of_its_files_and_opens_them_again(flat_lake: Lake) -> None:
@@ -57,11 +57,11 @@ class Tags(html.parser.HTMLParser):
 
 def test_what_a_notebook_shows_is_sound_html_with_the_numbers(index: zb.Index, flat_lake: Lake) -> None:
     where = "user_id = '<b>&' OR note = 'x'"
-    found = index.search(where)
+    result = index.search(where)
     shown = [
         (index, "8,001"),
-        (found, "OR_WITH_UNINDEXED_BRANCH"),
-        (found.row_ranges, "8,001 rows in 3 row ranges"),
+        (result, "OR_WITH_UNINDEXED_BRANCH"),
+        (result.row_ranges, "8,001 rows in 3 row ranges"),
         (index.explain(where), where),
         (index.status(), "3 of 3 (100%)"),
         (index.versions(), "build"),
@@ -71,9 +71,9 @@ def test_what_a_notebook_shows_is_sound_html_with_the_numbers(index: zb.Index, f
         (index.vacuum(dry_run=True), "would remove 0 versions"),
         (zb.whatif(flat_lake.root, "user_id"), "1000 absent"),
     ]
-    for one, expected in shown:
+    for shown_result, expected in shown:
         tags = Tags()
-        tags.feed(one._repr_html_())
+        tags.feed(shown_result._repr_html_())
         tags.close()
         assert tags.open == []
         assert expected in tags.text

@@ -116,17 +116,17 @@ threading.Thread(target=watch, daemon=True).start()
 index = zb.build_index(sys.argv[1], "c", rows_per_zone=64, fpp=1e-9, workers=2, optimize=False)
 print(max(peaks), index.indexed_columns()[0].index_bytes >> 20)
 """
-    found = []
+    actual = []
     for rows in (2_200_000, 5_500_000):  # both enough for two workers
         root = tmp_path / str(rows)
         root.mkdir()
         values = np.random.default_rng(0).integers(0, 2**62, rows)
         pq.write_table(pa.table({"c": values}), root / "a.parquet", row_group_size=100_000, compression="none")
         done = subprocess.run([sys.executable, "-c", script, root], capture_output=True, text=True, check=True)
-        found.append([int(number) for number in done.stdout.split()])
-    (small_peak, small_index), (large_peak, large_index) = found
+        actual.append([int(number) for number in done.stdout.split()])
+    (small_peak, small_index), (large_peak, large_index) = actual
     assert large_index - small_index > 120
-    assert large_peak - small_peak < (large_index - small_index) / 2, found
+    assert large_peak - small_peak < (large_index - small_index) / 2, actual
 
 
 # --- where an index lies --------------------------------------------------------------------------------------------
@@ -155,10 +155,10 @@ def test_a_relative_path_is_as_good(flat_lake, monkeypatch):
 @pytest.mark.parametrize("place", ["_hidden", ".hidden", "deep/_er/index"])
 def test_an_index_inside_the_lake_is_no_data(flat_lake, place):
     index = zb.build_index(flat_lake.root, "user_id", index=flat_lake.root / place)
-    for one in (index, zb.open_index(flat_lake.root / place)):
-        found = one.search("user_id = 'nobody'")
-        assert (found.total.files, found.files, found.reasons) == (3, [], ())
-        assert one.to_table("user_id = 'nobody'").num_rows == 0
+    for opened in (index, zb.open_index(flat_lake.root / place)):
+        result = opened.search("user_id = 'nobody'")
+        assert (result.total.files, result.files, result.reasons) == (3, [], ())
+        assert opened.to_table("user_id = 'nobody'").num_rows == 0
 
 
 @pytest.mark.parametrize("place", ["idx", "deep/er/index", "_day=1/index", "."])
@@ -214,13 +214,13 @@ def test_adding_a_column_after_files_changed_keeps_the_first_honest(flat_lake):
     (flat_lake.root / flat_lake.files[2]).unlink()
     index = zb.build_index(flat_lake.root, "device_id", rows_per_zone=100)
     assert index.num_fragments == 2
-    found = index.search("user_id = 'new 5'")
+    result = index.search("user_id = 'new 5'")
     assert index.to_table("user_id = 'new 5'").num_rows == 1
-    assert found.kept.files == 1
-    assert [reason.code for reason in found.reasons] == ["COLUMN_NOT_INDEXED"]
+    assert result.kept.files == 1
+    assert [reason.code for reason in result.reasons] == ["COLUMN_NOT_INDEXED"]
     assert index.to_table(zb.Equals("user_id", lost)).num_rows == 0
     assert index.exists("user_id", ["new 5"]).to_pylist() == [True]
-    live = {one.fragment_id for one in index._snapshot.fragments.values()}
+    live = {fragment.fragment_id for fragment in index._snapshot.fragments.values()}
     assert set(index.zone_table("device_id").positions.fragment_ids.tolist()) == live
     with pytest.raises(StaleIndexError, match=r"400 without, first of part-0\.parquet: refresh"):
         index.zone_table("user_id")
@@ -287,7 +287,7 @@ def test_progress_counts_every_row_once(flat_lake):
     seen = []
     zb.build_index(flat_lake.root, ["user_id", "note"], progress=seen.append)
     assert seen[-1].rows == seen[-1].total_rows == 8001
-    assert [one.rows for one in seen] == sorted({one.rows for one in seen})
+    assert [progress.rows for progress in seen] == sorted({progress.rows for progress in seen})
 
 
 def test_threads_share_an_index_that_moves(tmp_path):

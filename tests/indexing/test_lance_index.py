@@ -84,8 +84,8 @@ def rows_scanned(root: Path, where: str) -> int:
     scanner = lance.dataset(str(root)).scanner(filter=where)
     if "ScalarIndexQuery" not in scanner.explain_plan(True):
         return lance.dataset(str(root)).count_rows()
-    found = re.findall(r"rows_scanned=([\d.]+)( K)?", scanner.analyze_plan())
-    return sum(int(float(number) * (1000 if unit else 1)) for number, unit in found)
+    findall = re.findall(r"rows_scanned=([\d.]+)( K)?", scanner.analyze_plan())
+    return sum(int(float(number) * (1000 if unit else 1)) for number, unit in findall)
 
 
 def assert_answers_are_right(root: Path) -> None:
@@ -274,7 +274,7 @@ def test_an_index_of_no_column_is_damage(root):
     operation = lance.LanceOperation.CreateIndex(new_indices=[broken], removed_indices=[])
     lance.LanceDataset.commit(str(root), operation, read_version=table.version)
     audit = audit_lance(root)
-    damage = {one.name: one.damage for one in audit.indexes}
+    damage = {index.name: index.damage for index in audit.indexes}
     assert "dropped or cast" in damage["gone_idx"][0]
     assert "must find nulls" in damage["id_idx"][0]  # no filtered query succeeds
     assert damage["u_idx"] == []
@@ -286,8 +286,8 @@ def test_values_that_are_replaced_meanwhile_are_found(root):
     index, before = build(root), lance.dataset(str(root))
     table = lance.dataset(str(root))
     changed = pa.table({"u": ["u502"], "id": pa.array([77_777], pa.int64())})
-    made, fields = table.get_fragment(1).update_columns(changed, left_on="u", right_on="u")
-    operation = lance.LanceOperation.Update(updated_fragments=[made], fields_modified=fields)
+    updated, fields = table.get_fragment(1).update_columns(changed, left_on="u", right_on="u")
+    operation = lance.LanceOperation.Update(updated_fragments=[updated], fields_modified=fields)
     lance.LanceDataset.commit(str(root), operation, read_version=table.version)
     index.export_lance(before, "id")
     assert scan(root, "id = 77777", INDEXED)["u"].to_pylist() == ["u502"]
@@ -389,7 +389,7 @@ def rewrite_index(root: Path, change) -> None:
         for key, value in changed.schema.metadata.items():
             writer.add_schema_metadata(key.decode(), value.decode())
         writer.add_schema_metadata("null_bitmap", str(writer.add_global_buffer(nulls)))
-    made = Index(
+    index = Index(
         uuid=name,
         name="id_idx",
         fields=[0],
@@ -399,7 +399,7 @@ def rewrite_index(root: Path, change) -> None:
         index_details=("/lance.index.pb.BloomFilterIndexDetails", b""),
     )
     table.drop_index("id_idx")
-    operation = lance.LanceOperation.CreateIndex(new_indices=[made], removed_indices=[])
+    operation = lance.LanceOperation.CreateIndex(new_indices=[index], removed_indices=[])
     lance.LanceDataset.commit(str(root), operation, read_version=lance.dataset(str(root)).version)
 
 
@@ -409,9 +409,9 @@ def lost_by_lance(root: Path, where: str) -> list[int]:
 
 
 def test_an_audit_names_the_rows_that_an_old_lance_lost_and_who_wrote_it(old_table):
-    found = audit_lance(old_table)
-    (index,) = found.indexes
-    assert not found.is_sound
+    audited = audit_lance(old_table)
+    (index,) = audited.indexes
+    assert not audited.is_sound
     assert index.writers == ["1.0.4"]
     assert (index.num_rows, index.num_lost, index.damage) == (21_400, 512, [])
     first, *_, last = index.lost_rows
@@ -430,19 +430,19 @@ def test_a_filter_that_lacks_values_a_missing_zone_and_lost_nulls_are_named(root
         return zones.set_column(4, zones.schema.field(4), pa.array(filters)), nulls
 
     rewrite_index(root, empty_filter)
-    (found,) = audit_lance(root).indexes
+    (audited,) = audit_lance(root).indexes
     keys = scan(root, "id IS NOT NULL", PLAIN)["id"].to_pylist()[150:300]
     lost = lost_by_lance(root, f"id IN ({', '.join(map(str, keys))})")
-    assert found.num_lost == len(lost) > 50
-    assert found.lost_rows == lost[:10]
+    assert audited.num_lost == len(lost) > 50
+    assert audited.lost_rows == lost[:10]
 
     rewrite_index(root, lambda zones, nulls: (pa.concat_tables([zones.slice(0, 3), zones.slice(4)]), nulls))
-    (found,) = audit_lance(root).indexes
-    assert found.num_lost == len(lost)
+    (audited,) = audit_lance(root).indexes
+    assert audited.num_lost == len(lost)
 
     rewrite_index(root, lambda zones, _: (zones, bytes(serialize_row_addrs([]))))
-    (found,) = audit_lance(root).indexes
-    assert found.num_lost_nulls == len(lost_by_lance(root, "id IS NULL")) > 0
+    (audited,) = audit_lance(root).indexes
+    assert audited.num_lost_nulls == len(lost_by_lance(root, "id IS NULL")) > 0
 
 
 @pytest.mark.parametrize("version", ["legacy", "2.0", "2.2"])
@@ -463,8 +463,8 @@ def test_nulls_of_each_type_are_audited(tmp_path, version):
 def test_an_audit_of_a_part_reads_that_part_and_one_of_nothing_says_so(root, flat_lake):
     assert audit_lance(root).indexes == ()
     lances_own(root)
-    (found,) = audit_lance(root, column="id", sample=0.3).indexes
-    assert found.num_fragments == 1
+    (audited,) = audit_lance(root, column="id", sample=0.3).indexes
+    assert audited.num_fragments == 1
     with pytest.raises(zb.ZoneBloomError, match="no column u in"):
         audit_lance(root, column="u")
     with pytest.raises(InvalidArgumentError, match="is no Lance table"):

@@ -75,11 +75,11 @@ def rows_of(store: LocalStore, column: ColumnEntry) -> list[tuple]:
 
 def answers(store: LocalStore, column: ColumnEntry, hashes: np.ndarray) -> set[tuple[int, int]]:
     """Fragment and start of each zone that may contain any of `hashes`."""
-    found = set()
+    actual = set()
     for table in open_all(store, column):
         mask = table.may_contain(hashes)
-        found |= set(zip(table.positions.fragment_ids[mask], table.positions.zone_starts[mask], strict=True))
-    return found
+        actual |= set(zip(table.positions.fragment_ids[mask], table.positions.zone_starts[mask], strict=True))
+    return actual
 
 
 @given(
@@ -112,8 +112,8 @@ def test_merges_of_any_segments_in_any_order_keep_every_bit(  # noqa: PLR0917 - 
     assert rows_of(store, column) == sorted(kept)
     assert done.damage == ()
     plain = column_of([write_zones(store, kept)] if kept else [])
-    for one in (hashes[:1], hashes[:2], hashes):
-        assert answers(store, column, one) == answers(store, plain, one)
+    for chosen in (hashes[:1], hashes[:2], hashes):
+        assert answers(store, column, chosen) == answers(store, plain, chosen)
     again, _ = optimize_column(store, column, live - gone, lambda _: None)
     assert again is column, "a second time there is nothing to do"
 
@@ -194,8 +194,8 @@ def kinds(index: Index) -> list[dict[str, int]]:
 def everything(index: Index, lake) -> list:
     present = lake.table["user_id"][77].as_py()
     many = zb.col("user_id").isin(lake.table["user_id"][:50:1].to_pylist() + [str(i) for i in range(FEW_HASHES)])
-    found = [index.search(one).row_ranges for one in (*PREDICATES, f"user_id = '{present}'", many)]
-    return [*found, index.exists("user_id", [present, "absent", None]).to_pylist()]
+    actual = [index.search(predicate).row_ranges for predicate in (*PREDICATES, f"user_id = '{present}'", many)]
+    return [*actual, index.exists("user_id", [present, "absent", None]).to_pylist()]
 
 
 def files_of(root: Path) -> set[str]:
@@ -222,9 +222,9 @@ def test_an_optimized_index_answers_alike(flat_lake, sizing):
 def test_pruning_happens(flat_lake):
     index = build(flat_lake)
     index.optimize()
-    found = index.search(f"user_id = '{flat_lake.table['user_id'][1000].as_py()}'")
-    assert found.num_zones == 4001
-    assert 1 <= found.num_zones_kept <= 5
+    result = index.search(f"user_id = '{flat_lake.table['user_id'][1000].as_py()}'")
+    assert result.num_zones == 4001
+    assert 1 <= result.num_zones_kept <= 5
 
 
 def test_a_reader_of_the_old_version_is_undisturbed(flat_lake):
@@ -338,17 +338,17 @@ def test_searches_find_every_row_while_others_rebuild_optimize_and_vacuum(make_l
     index = build(lake)
     keys = lake.table["user_id"][::400].to_pylist()
     stop = threading.Event()
-    found: list[object] = []
+    actual: list[object] = []
 
     def search():
         held = zb.open_index(lake.root)
         while not stop.is_set():
             try:
-                for one in (held, zb.open_index(lake.root)):
-                    found.append(one.to_table(zb.col("user_id").isin(keys)).num_rows)
-                    found.append(one.exists("user_id", keys).true_count)
+                for reader in (held, zb.open_index(lake.root)):
+                    actual.append(reader.to_table(zb.col("user_id").isin(keys)).num_rows)
+                    actual.append(reader.exists("user_id", keys).true_count)
             except Exception as error:  # noqa: BLE001 - whatever it is, the test fails
-                found.append(error)
+                actual.append(error)
 
     threads = [threading.Thread(target=search) for _ in range(2)]
     for thread in threads:
@@ -360,7 +360,7 @@ def test_searches_find_every_row_while_others_rebuild_optimize_and_vacuum(make_l
     stop.set()
     for thread in threads:
         thread.join()
-    assert set(found) == {len(keys)}
+    assert set(actual) == {len(keys)}
     assert kinds(index) == [{"slices": 1}] * 2
     assert index.search(zb.col("user_id") == keys[0]).kept.zones < 10
 
@@ -376,12 +376,12 @@ def test_a_damaged_row_keeps_its_group_whole_and_says_so(flat_lake):
         path.write_bytes(bytes(data))
     index = zb.open_index(flat_lake.root)
     with pytest.warns(RuntimeWarning, match="bit row"):
-        found = index.search("user_id = 'absent'")
-    assert found.num_zones_kept == found.num_zones
-    assert ReasonCode.SEGMENT_CORRUPT in {reason.code for reason in found.reasons}
-    assert index.search("user_id = 'absent'").row_ranges == found.row_ranges
+        result = index.search("user_id = 'absent'")
+    assert result.num_zones_kept == result.num_zones
+    assert ReasonCode.SEGMENT_CORRUPT in {reason.code for reason in result.reasons}
+    assert index.search("user_id = 'absent'").row_ranges == result.row_ranges
     assert "bit row" in str(index.explain("user_id = 'absent'"))
-    assert index.search("user_id = 'absent'").reasons == found.reasons, "warned of once, and a reason each time"
+    assert index.search("user_id = 'absent'").reasons == result.reasons, "warned of once, and a reason each time"
     assert index.search("note = 'absent'").reasons == (), "of another column"
     assert not index.verify().is_sound
     with pytest.raises(CorruptIndexError):
@@ -395,13 +395,13 @@ def test_a_segment_of_an_unknown_kind_is_read_whole(flat_lake):
     store = LocalStore(index.root)
     manifest = read_version(store, 1)
     column = manifest.columns[0]
-    segments = tuple(replace(one, kind="ribbons") for one in column.segments)
+    segments = tuple(replace(segment, kind="ribbons") for segment in column.segments)
     changed = ColumnEntry("user_id", column.column_type, 2, column.fpp, column.sizing, segments)
     commit(store, manifest.following("test", columns=(changed, *manifest.columns[1:])))
     with pytest.warns(RuntimeWarning, match="kind"):
-        found = zb.open_index(flat_lake.root).search("user_id = 'absent'")
-    assert found.num_rows_kept == found.num_rows
-    assert ReasonCode.FORMAT_TOO_NEW in {reason.code for reason in found.reasons}
+        result = zb.open_index(flat_lake.root).search("user_id = 'absent'")
+    assert result.num_rows_kept == result.num_rows
+    assert ReasonCode.FORMAT_TOO_NEW in {reason.code for reason in result.reasons}
 
 
 def test_a_large_build_ends_with_slices_and_leaves_no_orphan(make_lake):

@@ -162,15 +162,15 @@ def test_full_builds_all_anew_with_the_types_of_today(tmp_path):
     done = index.refresh()
     assert counts(done) == (1, 0, 1)
     assert index.column_type("k") == pa.int32()
-    found = index.search(f"k = {2**40 + 5}")
-    assert found.kept.rows == 100, "values that do not convert have no zones"
-    assert [str(reason.code) for reason in found.reasons] == ["COLUMN_NOT_INDEXED"]
+    result = index.search(f"k = {2**40 + 5}")
+    assert result.kept.rows == 100, "values that do not convert have no zones"
+    assert [str(reason.code) for reason in result.reasons] == ["COLUMN_NOT_INDEXED"]
     assert index.refresh().version == done.version, "and are not read again and again"
     done = index.refresh("full")
     assert counts(done) == (2, 2, 0)
     assert index.column_type("k") == pa.int64()
-    found = index.search(f"k = {2**40 + 5}", strict=True)
-    assert (found.kept.zones, found.total.zones, found.reasons) == (1, 20, ())
+    result = index.search(f"k = {2**40 + 5}", strict=True)
+    assert (result.kept.zones, result.total.zones, result.reasons) == (1, 20, ())
     column = index.indexed_columns()[0]
     assert (column.rows_per_zone, column.fpp, column.sizing) == (10, 0.01, "exact")
 
@@ -302,7 +302,7 @@ def test_a_damaged_version_is_left_behind(lake):
         done = index.refresh()
     assert (done.version, *counts(done)) == (3, 1, 0, 3), "the sound version before it still stands for its files"
     assert not zb.open_index(lake.root).search("user_id = 'x'", strict=True).reasons
-    ids = [one.fragment_id for one in index._snapshot.fragments.values()]
+    ids = [fragment.fragment_id for fragment in index._snapshot.fragments.values()]
     assert sorted(ids) == [0, 1, 2, 4], "id 3 was used by the damaged version"
 
 
@@ -354,7 +354,7 @@ def test_zones_of_files_that_are_gone_are_told_apart(tmp_path):
 
 @pytest.mark.parametrize("kind", ["bloom", "locator", "both"])
 def test_the_sizes_that_are_told_are_those_on_disk(tmp_path, kind):
-    write(tmp_path / "a.parquet", pa.table({"k": range(100), "s": [f"{one}" for one in range(100)]}))
+    write(tmp_path / "a.parquet", pa.table({"k": range(100), "s": [f"{number}" for number in range(100)]}))
     index = zb.build_index(tmp_path, ["k", "s"], rows_per_zone=10, kind=kind)
     on_disk = sum(path.stat().st_size for path in (index.root / "columns").rglob("*.*"))
     assert index.status().index_bytes == index.versions()[0].index_bytes == on_disk
@@ -395,10 +395,10 @@ def days(hive_lake):
 @pytest.fixture
 def listed(monkeypatch):
     """Folders that are listed."""
-    found: list[str] = []
+    actual: list[str] = []
     genuine = os.scandir
-    monkeypatch.setattr("os.scandir", lambda path: found.append(Path(path).name) or genuine(path))
-    return found
+    monkeypatch.setattr("os.scandir", lambda path: actual.append(Path(path).name) or genuine(path))
+    return actual
 
 
 @pytest.mark.parametrize("partitions", [{"day": 2}, {"day": "02"}, "day=2", ["day=2"], [{"day": 2}, "day=7"]])

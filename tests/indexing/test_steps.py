@@ -49,7 +49,7 @@ def build(root, **options):
 
 def zones_of(index, column):
     rows = index.zone_table(column).to_arrow().to_pylist()
-    files = {one.fragment_id: one.path for one in index._snapshot.fragments.values()}
+    files = {fragment.fragment_id: fragment.path for fragment in index._snapshot.fragments.values()}
     return sorted((files[row.pop("fragment_id")], *row.values()) for row in rows)
 
 
@@ -68,7 +68,7 @@ def test_a_small_build_is_one_version(lake):
 def test_steps_end_with_the_zones_and_filters_of_one_build(lake, tmp_path):
     once = build(lake, index=tmp_path / "once")
     steps = build(lake, commit_every=200)
-    assert [one.operation for one in steps.versions()] == ["build"] * 3 + ["optimize"]
+    assert [version.operation for version in steps.versions()] == ["build"] * 3 + ["optimize"]
     for column in ("k", "s"):
         assert zones_of(steps, column) == zones_of(once, column)
     for index, num_locators in ((steps, 3), (once, 1)):
@@ -232,7 +232,7 @@ def test_a_build_that_fails_leaves_an_index_as_it_was(lake):
     write(lake / "z.parquet", range(8000, 8100))
 
     def files() -> list[str]:
-        return sorted(str(one) for one in index.root.rglob("*") if one.is_file() and one.parent.name != "ids")
+        return sorted(str(path) for path in index.root.rglob("*") if path.is_file() and path.parent.name != "ids")
 
     before = files()
     DyingThreads.left = 0

@@ -20,10 +20,10 @@ COLUMNS = ["user_id", "device_id", "trace", "note", "amount"]
 def test_a_fresh_index_is_sound(flat_lake):
     for sizing in ("power_of_two", "exact", "adaptive", "parquet"):
         index = zb.build_index(flat_lake.root, COLUMNS, rows_per_zone=300, sizing=sizing, overwrite=True)
-        found = index.verify(sample=1.0)
-        assert found.is_sound
-        assert (found.num_files, found.num_files_read, found.damage) == (3, 3, ())
-        for column in found.columns:
+        verification = index.verify(sample=1.0)
+        assert verification.is_sound
+        assert (verification.num_files, verification.num_files_read, verification.damage) == (3, 3, ())
+        for column in verification.columns:
             values = flat_lake.table[column.name]
             assert column.num_values == len(values) - values.null_count
             assert (column.num_missing, column.num_wrong_has_null) == (0, 0)
@@ -55,21 +55,21 @@ def test_a_missing_value_is_counted(flat_lake, tmp_path):
         bitsets[20] = bytes(len(bitsets[20]))
         return table.set_column(4, table.schema.field(4), pa.array(bitsets, pa.binary()))
 
-    found = spoiled(flat_lake, spoil, tmp_path).verify(sample=1.0)
-    assert not found.is_sound
+    verification = spoiled(flat_lake, spoil, tmp_path).verify(sample=1.0)
+    assert not verification.is_sound
     rows = flat_lake.table["note"].slice(5000 + 3 * 300, 300)
-    assert found.columns[0].num_missing == 300 - rows.null_count
-    assert found.columns[0].num_wrong_has_null == 0
+    assert verification.columns[0].num_missing == 300 - rows.null_count
+    assert verification.columns[0].num_wrong_has_null == 0
 
 
 def test_a_wrong_has_null_is_counted(flat_lake, tmp_path):
     def spoil(table: pa.Table) -> pa.Table:
         return table.set_column(3, ZONE_FIELDS[3], pa.array([False] * len(table)))
 
-    found = spoiled(flat_lake, spoil, tmp_path).verify(sample=1.0)
-    assert not found.is_sound
-    assert found.columns[0].num_missing == 0
-    assert found.columns[0].num_wrong_has_null >= 27
+    verification = spoiled(flat_lake, spoil, tmp_path).verify(sample=1.0)
+    assert not verification.is_sound
+    assert verification.columns[0].num_missing == 0
+    assert verification.columns[0].num_wrong_has_null >= 27
 
 
 def test_a_sample_reads_some_files(make_lake):
@@ -92,9 +92,9 @@ def test_unknown_files_are_no_matter(flat_lake):
     index = zb.build_index(flat_lake.root, "user_id")
     (flat_lake.root / "part-9.parquet").write_bytes(b"not Parquet")
     pq.write_table(flat_lake.table.slice(0, 5), flat_lake.root / flat_lake.files[0])
-    found = index.verify(sample=1.0)
-    assert found.is_sound
-    assert (found.num_files, found.num_files_read) == (4, 2)
+    verification = index.verify(sample=1.0)
+    assert verification.is_sound
+    assert (verification.num_files, verification.num_files_read) == (4, 2)
 
 
 def test_a_data_file_that_does_not_decode_is_an_error(flat_lake):
@@ -132,9 +132,9 @@ def test_rows_between_zones_need_not_convert(tmp_path):
     pq.write_table(pa.table({"c": values}), tmp_path / "b.parquet", row_group_size=200_000)
     index.refresh(workers=2)
     assert list(index.search("c = -1")) == [("b.parquet", 1 << 20, 34 << 16)], "zones before and after"
-    found = index.verify(sample=1.0)
-    assert (found.is_sound, found.damage) == (True, ())
-    assert found.columns[0].num_values == 1 + len(values) - (18 << 16)
+    verification = index.verify(sample=1.0)
+    assert (verification.is_sound, verification.damage) == (True, ())
+    assert verification.columns[0].num_values == 1 + len(values) - (18 << 16)
 
 
 def test_an_import_is_checked_against_the_data(flat_lake, tmp_path):

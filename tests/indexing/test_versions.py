@@ -55,15 +55,15 @@ def age(index, path: str, days: float) -> None:
 
 
 def test_versions_are_told(index):
-    found = index.versions()
-    assert [(one.number, one.operation, one.num_files, one.columns) for one in found] == [
+    existing = index.versions()
+    assert [(version.number, version.operation, version.num_files, version.columns) for version in existing] == [
         (1, "build", 2, ("k",)),
         (2, "refresh", 1, ("k",)),
         (3, "refresh", 2, ("k",)),
     ]
-    assert [one.num_zones for one in found] == [20, 20, 30]
-    assert all(datetime.now(UTC) - one.committed_at < timedelta(minutes=1) for one in found)
-    assert [zb.open_index(index.root, version=one.number).num_fragments for one in found] == [2, 1, 2]
+    assert [version.num_zones for version in existing] == [20, 20, 30]
+    assert all(datetime.now(UTC) - version.committed_at < timedelta(minutes=1) for version in existing)
+    assert [zb.open_index(index.root, version=version.number).num_fragments for version in existing] == [2, 1, 2]
 
 
 def test_restore_is_a_new_version_with_the_old_content(index):
@@ -72,9 +72,9 @@ def test_restore_is_a_new_version_with_the_old_content(index):
     before, after = (read_version(LocalStore(index.root), number) for number in (1, 4))
     assert (after.columns, after.fragment_lists, after.dropped) == (before.columns, before.fragment_lists, ())
     assert after.next_fragment_id == 3, "ids that were used since are not used again"
-    found = index.search("k = 50", strict=False)
-    assert found.kept.zones == 1, "the file is as it was"
-    assert [str(reason.code) for reason in found.reasons] == ["FILE_NOT_INDEXED"]
+    result = index.search("k = 50", strict=False)
+    assert result.kept.zones == 1, "the file is as it was"
+    assert [str(reason.code) for reason in result.reasons] == ["FILE_NOT_INDEXED"]
     assert index.to_table("k = 250").num_rows == 1
     done = index.refresh()
     assert (done.num_files_added, done.num_files_kept) == (1, 2)
@@ -109,7 +109,7 @@ def test_data_files_in_folders_of_the_names_that_an_index_has(tmp_path):
 def test_versions_from_the_future_are_not_told(index):
     text = (index.root / version_path(2)).read_text()
     (index.root / version_path(2)).write_text(text.replace('"format_version": 2', '"format_version": 3'))
-    assert [one.number for one in index.versions()] == [1, 3]
+    assert [version.number for version in index.versions()] == [1, 3]
 
 
 def test_a_version_file_under_the_number_of_another_is_none(index):
@@ -179,11 +179,11 @@ class AfterwardsStore(LocalStore):
     """Lets another process do something just after it listed the versions."""
 
     def list(self, folder: str) -> list[str]:
-        found = super().list(folder)
+        entries = super().list(folder)
         if folder == "versions" and self.afterwards is not None:
             afterwards, self.afterwards = self.afterwards, None
             afterwards()
-        return found
+        return entries
 
 
 def test_of_two_vacuums_at_once_both_end(index):
@@ -218,7 +218,7 @@ def test_ids_are_not_used_again_after_a_vacuum(index):
     index.vacuum(older_than=NOW)
     write(Path(index.data.location) / "d.parquet", range(5))
     index.refresh()
-    assert sorted(one.fragment_id for one in index._snapshot.fragments.values()) == [1, 2, 3]
+    assert sorted(fragment.fragment_id for fragment in index._snapshot.fragments.values()) == [1, 2, 3]
 
 
 def test_vacuum_leaves_what_it_does_not_know(index):

@@ -54,7 +54,7 @@ def forecast(lake) -> Forecast:
 
 
 def option_of(forecast, sizing):
-    return next(one for one in forecast.options if one.sizing == sizing)
+    return next(option for option in forecast.options if option.sizing == sizing)
 
 
 def built(lake, tmp_path, **options):
@@ -62,7 +62,7 @@ def built(lake, tmp_path, **options):
 
 
 def test_there_is_an_option_for_each_sizing_and_for_a_locator(forecast):
-    assert [(one.kind, one.sizing) for one in forecast.options] == [
+    assert [(option.kind, option.sizing) for option in forecast.options] == [
         *(("bloom", sizing) for sizing in SIZINGS),
         ("locator", None),
     ]
@@ -74,8 +74,8 @@ def test_a_sample_reads_little_and_leaves_nothing(forecast, lake, tmp_path, monk
     zb.whatif(lake / "0.parquet", "key")
     assert list(tmp_path.iterdir()) == []
     assert forecast.sampled["zones"] <= 128 < NUM_ZONES
-    assert sorted(one.name for one in lake.iterdir()) == [f"{number}.parquet" for number in range(NUM_FILES)]
-    assert [one.name for one in lake.parent.iterdir()] == ["lake"]
+    assert sorted(path.name for path in lake.iterdir()) == [f"{number}.parquet" for number in range(NUM_FILES)]
+    assert [path.name for path in lake.parent.iterdir()] == ["lake"]
 
 
 @pytest.mark.parametrize("sizing", SIZINGS)
@@ -185,7 +185,7 @@ def test_a_small_data_set_is_counted_and_not_estimated(tmp_path):
 def uuid7s(first: int, count: int, random: np.random.Generator) -> pa.Array:
     milliseconds = np.sort(random.integers(first, first + 10**6, count))
     values = [uuid.UUID(int=int(ms) << 80 | 7 << 76 | 2 << 62 | int(random.integers(1 << 62))) for ms in milliseconds]
-    return pa.array([str(one) for one in values])
+    return pa.array([str(value) for value in values])
 
 
 def test_a_sorted_column_is_named(tmp_path):
@@ -296,8 +296,8 @@ def test_mistakes_are_the_callers(lake):
 def test_the_command_prints_text_and_json(lake, run):
     arguments = ["whatif", lake, "--column", "key", "--rows-per-zone", ROWS_PER_ZONE, "--fpp", "0.001"]
     assert "USEFUL: the key of a random row is in" in run(*arguments).out
-    found = run(*arguments, "--format", "json").document
-    assert found["verdict"]["is_useful"] is True
-    assert [one["sizing"] for one in found["options"]] == [*SIZINGS, None]
-    assert {one["fpp"] for one in found["options"]} == {0.001, None}
-    assert all(one["build_seconds"] > 0 for one in found["options"])
+    document = run(*arguments, "--format", "json").document
+    assert document["verdict"]["is_useful"] is True
+    assert [option["sizing"] for option in document["options"]] == [*SIZINGS, None]
+    assert {option["fpp"] for option in document["options"]} == {0.001, None}
+    assert all(option["build_seconds"] > 0 for option in document["options"])

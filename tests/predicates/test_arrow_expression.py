@@ -358,11 +358,11 @@ def test_what_pyarrow_finds_equal_is_probed(column_type, rows):
                 f("c").isin(pa.array([literal], literal_type)),
             ):
                 try:
-                    found = outcomes(table, expression)
+                    actual = outcomes(table, expression)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
                     continue
                 probes = probed(expression, column_type)
-                matched = [row for row, outcome in zip(table["c"].to_pylist(), found, strict=True) if outcome]
+                matched = [row for row, outcome in zip(table["c"].to_pylist(), actual, strict=True) if outcome]
                 assert probes is None or all(row in probes for row in matched), (expression, probes)
                 num_found += len(matched)
     assert num_found >= len(rows)

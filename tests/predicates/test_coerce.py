@@ -540,11 +540,11 @@ def test_a_reason_says_what_it_concerns():
     ),
 )
 def test_plain_hash_is_the_hash_that_the_fit_probes(value, column_type):
-    found = plain_hash(value, column_type)
-    if found is not None:
+    actual = plain_hash(value, column_type)
+    if actual is not None:
         fit = fit_values(value, column_type)
         assert fit.reason is None
-        assert list(hash_values(fit.values)) == [found]
+        assert list(hash_values(fit.values)) == [actual]
 
 
 def test_plain_hash_knows_the_commonest_literals():

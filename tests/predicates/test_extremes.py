@@ -31,8 +31,8 @@ def in_child(code: str, *arguments: object) -> None:
     """Run `code` in a process of its own, which must end in time and without an error."""
     program = PRELUDE + textwrap.dedent(code)
     command = [sys.executable, "-c", program, *map(str, arguments)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert found.returncode == 0, found.stderr
+    output = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert output.returncode == 0, output.stderr
 
 
 def test_an_exponent_of_any_size_is_compared_exactly(tmp_path):

@@ -33,11 +33,11 @@ def outcomes(table, predicate):
     """TRUE, FALSE or None for each row; plain kernels, where there are some, find the same rows."""
     tree = parse_predicate(predicate)
     expression = to_expression(tree, table.schema)
-    found = ds.dataset(table).to_table(columns={"outcome": expression})["outcome"].to_pylist()
+    values = ds.dataset(table).to_table(columns={"outcome": expression})["outcome"].to_pylist()
     matcher = plain_matcher(tree, table.schema)
     if matcher is not None:
-        assert [one is True for one in matcher(table).to_pylist()] == [one is True for one in found]
-    return found
+        assert [answer is True for answer in matcher(table).to_pylist()] == [answer is True for answer in values]
+    return values
 
 
 def test_equalities_and_and_or_have_plain_kernels():
@@ -49,7 +49,7 @@ def test_equalities_and_and_or_have_plain_kernels():
         assert plain_matcher(parse_predicate(text), table.schema) is None
 
 
-def one(values, data_type):
+def table_of(values, data_type):
     return pa.table({"x": pa.array(values, data_type)})
 
 
@@ -103,7 +103,7 @@ def check_comparisons(table, name, small, large):
 
 @pytest.mark.parametrize(("data_type", "small", "large"), TYPES, ids=str)
 def test_every_type_is_evaluable(data_type, small, large):
-    check_comparisons(one([small, large, None], data_type), "x", small, large)
+    check_comparisons(table_of([small, large, None], data_type), "x", small, large)
 
 
 @pytest.mark.parametrize(("data_type", "small", "large"), TYPES, ids=str)
@@ -152,7 +152,7 @@ def test_every_type_is_evaluable_as_a_dictionary(data_type, small, large):
     ],
 )
 def test_a_literal_is_cast_to_its_column(data_type, literal, value):
-    table = one([value, None], data_type)
+    table = table_of([value, None], data_type)
     assert outcomes(table, x == literal) == [True, None]
     assert outcomes(table, x.isin([literal])) == [True, None]
     assert outcomes(table, x <= literal) == [True, None]
@@ -179,7 +179,7 @@ NUMBERS = [300, -300, 2**70, -(2**70), 1.5, -1.5, Decimal("0.5"), 1e300, float("
     ids=str,
 )
 def test_numbers_compare_by_value_whatever_their_type(data_type, rows, number):
-    table = one(rows, data_type)
+    table = table_of(rows, data_type)
     for predicate, compare in (
         (x == number, lambda row: row == number),
         (x != number, lambda row: row != number),
@@ -193,7 +193,7 @@ def test_numbers_compare_by_value_whatever_their_type(data_type, rows, number):
 
 
 def test_integers_near_two_to_the_53_are_not_rounded():
-    table = one([2**53, 2**53 + 1], pa.int64())
+    table = table_of([2**53, 2**53 + 1], pa.int64())
     assert outcomes(table, x == 2.0**53) == [True, False]
     assert outcomes(table, x.isin([2.0**53])) == [True, False]
     assert outcomes(table, x > 2.0**53) == [False, True]
@@ -202,7 +202,7 @@ def test_integers_near_two_to_the_53_are_not_rounded():
 
 def test_a_numeral_means_the_nearest_float_of_the_column():
     """A double literal is compared as it is: float32 has no 0.1."""
-    table = one([0.1], pa.float32())
+    table = table_of([0.1], pa.float32())
     assert outcomes(table, "x = 0.1") == outcomes(table, "x IN (0.1)") == [True]
     assert outcomes(table, x == 0.1) == outcomes(table, x.isin([0.1])) == [False]
 
@@ -253,7 +253,7 @@ LITERALS = [
 @pytest.mark.parametrize(("data_type", "rows"), KINDS, ids=str)
 def test_a_list_finds_what_equality_finds(data_type, rows):
     """pyarrow 26 casts the values of is_in to the column's type: 1 is in [True], and all in a UUID."""
-    table = one([*rows, None], data_type)
+    table = table_of([*rows, None], data_type)
     for literal in LITERALS:
         try:
             equal = outcomes(table, x == literal)
@@ -272,7 +272,7 @@ def test_a_list_finds_what_equality_finds(data_type, rows):
 def test_a_finite_number_is_never_infinite(data_type):
     rows = [float("-inf"), 0.0, float("inf"), None]
     for number in (10**400, Decimal("1e400"), Decimal(10) ** 39 if data_type == pa.float32() else Decimal("1e310")):
-        table = one(rows, data_type)
+        table = table_of(rows, data_type)
         assert outcomes(table, x == number) == outcomes(table, x.isin([number])) == [False, False, False, None]
         assert outcomes(table, x < number) == outcomes(table, x <= number) == [True, True, False, None]
         assert outcomes(table, x > -number) == outcomes(table, x >= -number) == [False, True, True, None]
@@ -280,7 +280,7 @@ def test_a_finite_number_is_never_infinite(data_type):
 
 def test_values_may_be_views_with_nulls():
     values = pa.array(["a", None], pa.string_view())
-    assert outcomes(one(["a", "b", None], pa.string()), x.isin(values)) == [True, None, None]
+    assert outcomes(table_of(["a", "b", None], pa.string()), x.isin(values)) == [True, None, None]
 
 
 # --- floats -----------------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_values_may_be_views_with_nulls():
 
 @pytest.mark.parametrize("data_type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
 def test_both_zeros_are_equal(data_type):
-    table = one([0.0, -0.0, 1.0], data_type)
+    table = table_of([0.0, -0.0, 1.0], data_type)
     for zero in (0.0, -0.0, 0):
         assert outcomes(table, x == zero) == [True, True, False]
         assert outcomes(table, x.isin([zero])) == [True, True, False]
@@ -297,7 +297,7 @@ def test_both_zeros_are_equal(data_type):
 
 @pytest.mark.parametrize("data_type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
 def test_nan_equals_nothing(data_type):
-    table = one([NAN, 1.0, None], data_type)
+    table = table_of([NAN, 1.0, None], data_type)
     assert outcomes(table, x == NAN) == [False, False, None]
     assert outcomes(table, x != NAN) == [True, True, None]
     assert outcomes(table, x.isin([NAN])) == [False, False, None]
@@ -305,8 +305,8 @@ def test_nan_equals_nothing(data_type):
     assert outcomes(table, ~x.isin(pa.array([NAN]))) == [True, True, None]
     assert outcomes(table, x < 2) == [False, True, None]
     assert outcomes(table, x.is_null()) == [False, False, True]
-    assert outcomes(one([1, None], pa.int8()), x == NAN) == [False, None]
-    assert outcomes(one([1, None], pa.int8()), x.isin([NAN, 1])) == [True, None]
+    assert outcomes(table_of([1, None], pa.int8()), x == NAN) == [False, None]
+    assert outcomes(table_of([1, None], pa.int8()), x.isin([NAN, 1])) == [True, None]
 
 
 # --- null, and what has no answer -------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_a_column_of_type_null_is_null_everywhere():
 
 
 def test_null_literals_are_never_true():
-    table = one([1, None], pa.int8())
+    table = table_of([1, None], pa.int8())
     assert outcomes(table, Equals("x", None)) == [None, None]
     assert outcomes(table, x.isin([None])) == [None, None]
     assert outcomes(table, IsIn("x", [None], null_safe=True)) == [False, False]

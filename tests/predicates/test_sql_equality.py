@@ -24,9 +24,9 @@ from zonebloom.predicates.sql_equality import plain_equality
 def words_of_the_parser() -> list[str]:
     """All names that mean anything to sqlglot: keywords, functions, types, clauses, and the words of phrases."""
     tables = [table for table in vars(Parser).values() if isinstance(table, dict)]
-    known = {*Tokenizer.KEYWORDS, *(word for table in tables for word in table if isinstance(word, str))}
-    known |= {kind.name for kind in TokenType} | {*exp.FUNCTION_BY_NAME, *dir(exp)}
-    pieces = {piece.lower() for phrase in known for piece in (phrase, *phrase.split())}
+    words = {*Tokenizer.KEYWORDS, *(word for table in tables for word in table if isinstance(word, str))}
+    words |= {kind.name for kind in TokenType} | {*exp.FUNCTION_BY_NAME, *dir(exp)}
+    pieces = {piece.lower() for phrase in words for piece in (phrase, *phrase.split())}
     return sorted(piece for piece in pieces if re.fullmatch(r"[a-z_]\w*", piece, re.ASCII))
 
 

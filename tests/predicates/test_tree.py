@@ -29,7 +29,7 @@ def test_col_makes_each_leaf():
 
 
 @pytest.mark.parametrize(
-    ("made", "text"),
+    ("predicate", "text"),
     [
         (lambda: col("a") < 3, "a < 3"),
         (lambda: col("a") <= 3, "a <= 3"),
@@ -40,8 +40,8 @@ def test_col_makes_each_leaf():
         (lambda: col("a") == col("b"), "a = b"),
     ],
 )
-def test_ranges_are_comparisons_and_are_written_as_sql(made, text):
-    condition = made()
+def test_ranges_are_comparisons_and_are_written_as_sql(predicate, text):
+    condition = predicate()
     assert isinstance(condition, Comparison)
     assert as_sql(condition) == text
 
@@ -116,7 +116,7 @@ def test_isin_does_not_copy_millions_of_values():
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("make", "told"),
     [
         (lambda: A and B, r"combined with &, \| and ~"),
         (lambda: not A, r"combined with &, \| and ~"),
@@ -142,13 +142,13 @@ def test_isin_does_not_copy_millions_of_values():
         (lambda: parse_predicate(3), "SQL text or a pyarrow Expression, got a int"),
     ],
 )
-def test_mistakes_are_told(made, told):
+def test_mistakes_are_told(make, told):
     if told is None:
         with pytest.raises(TypeError):
-            made()
+            make()
     else:
         with pytest.raises(PredicateError, match=told):
-            made()
+            make()
 
 
 def test_a_predicate_joins_predicates_only():

@@ -83,8 +83,8 @@ def test_values_of_a_dictionary_are_those_of_its_values(build):
     keys = pa.array([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, 0, 0, 0, 1)])  # noqa: DTZ001 - local
     index = build(values)
     for asked in (keys, keys.dictionary_encode(), list(keys), list(keys.dictionary_encode())):
-        one = zb.col("c").isin(asked)
-        assert (index.to_table(one).num_rows, index.to_table(~one).num_rows) == (1, 0)
+        isin = zb.col("c").isin(asked)
+        assert (index.to_table(isin).num_rows, index.to_table(~isin).num_rows) == (1, 0)
 
 
 @pytest.mark.parametrize("probes", [["\ud800"], pa.RunEndEncodedArray.from_arrays([1], VIEW)])
@@ -115,7 +115,7 @@ def test_exact_equals_truth_where_the_filters_are_full(build):
     assert maybe.count(True) > 1500
     exact = index.exists("c", probes, exact=True).to_pylist()
     assert exact == [0 <= number < 2000 and number % 2 == 0 for number in probes]
-    assert all(one or not other for one, other in zip(maybe, exact, strict=True))
+    assert all(is_maybe or not other for is_maybe, other in zip(maybe, exact, strict=True))
 
 
 def test_floats_beyond_exact_integers_are_compared_by_value(build):
@@ -133,9 +133,9 @@ def test_a_million_values(build):
     expected = (probes % 7 == 0) & (probes < 210_000)
     index.exists("c", [1])
     started = time.process_time()
-    found = index.exists("c", probes).to_numpy(zero_copy_only=False)
-    assert found[expected].all()
-    assert found.mean() < 0.3
+    answers = index.exists("c", probes).to_numpy(zero_copy_only=False)
+    assert answers[expected].all()
+    assert answers.mean() < 0.3
     assert index.exists("c", probes, exact=True).to_numpy(zero_copy_only=False).tolist() == expected.tolist()
     assert time.process_time() - started < 20
 
@@ -145,10 +145,10 @@ def test_a_few_misfits_do_not_slow_a_million_values(build):
     probes = np.arange(300_000, dtype=np.int64)
     probes[::50_000] = 2**40
     started = time.process_time()
-    found = index.exists("c", probes)
+    answers = index.exists("c", probes)
     assert time.process_time() - started < 5
-    assert found.to_numpy(zero_copy_only=False)[1:100].all()
-    assert not found[0].as_py()
+    assert answers.to_numpy(zero_copy_only=False)[1:100].all()
+    assert not answers[0].as_py()
     floats = probes.astype(np.float64)
     floats[7] = 7.5
     started = time.process_time()
@@ -162,10 +162,10 @@ MOSTLY_MISFITS = {
     "moments of a finer unit": (pa.timestamp("us"), pa.array(NUMBERS, pa.timestamp("ns")), [0, 1000, 2000, 3000, 4000]),
     "NaN": (pa.float64(), np.where(np.arange(100_000) % 5, np.nan, np.arange(100_000) / 5), [0, 5, 10, 15, 20]),
     "floats of a wider type": (pa.float32(), np.arange(100_000) / 1000, [0, 1000, 2000, 3000, 4000]),
-    "more digits": (pa.decimal128(9, 2), [Decimal(one) / 1000 for one in NUMBERS], [0, 1000, 2000, 3000, 4000]),
+    "more digits": (pa.decimal128(9, 2), [Decimal(number) / 1000 for number in NUMBERS], [0, 1000, 2000, 3000, 4000]),
     "often out of range": (
         pa.decimal128(3, 2),
-        [Decimal(one % 2 * 999 + one // 2) for one in NUMBERS],
+        [Decimal(number % 2 * 999 + number // 2) for number in NUMBERS],
         [0, 2, 4, 6, 8],
     ),
 }

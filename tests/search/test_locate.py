@@ -50,12 +50,12 @@ def locators_of(index):
 
 def zones_with(lake, keys) -> set[tuple[str, int]]:
     """Path and first row of the zones that hold any of `keys`."""
-    wanted, found = set(keys), set()
+    wanted, actual = set(keys), set()
     for path in sorted(lake.glob("*.parquet")):
         for row, key in enumerate(pq.read_table(path)["k"].to_pylist()):
             if key in wanted:
-                found.add((path.name, row // ROWS_PER_ZONE * ROWS_PER_ZONE))
-    return found
+                actual.add((path.name, row // ROWS_PER_ZONE * ROWS_PER_ZONE))
+    return actual
 
 
 def keys_by_zone(lake):
@@ -63,18 +63,18 @@ def keys_by_zone(lake):
     return [keys[start : start + ROWS_PER_ZONE] for keys in columns for start in range(0, len(keys), ROWS_PER_ZONE)]
 
 
-def zones_kept(found) -> set[tuple[str, int]]:
-    rows = found.to_arrow().to_pylist()
-    starts = [(one["path"], start) for one in rows for start in range(one["start"], one["stop"], ROWS_PER_ZONE)]
+def zones_kept(result) -> set[tuple[str, int]]:
+    rows = result.to_arrow().to_pylist()
+    starts = [(row["path"], start) for row in rows for start in range(row["start"], row["stop"], ROWS_PER_ZONE)]
     return {(path, start // ROWS_PER_ZONE * ROWS_PER_ZONE) for path, start in starts}
 
 
 def assert_only_zones_with_keys_are_kept(lake, index):
     every = rows_of(lake)
     for keys in ([7], [every[0]], [every[-1], every[50]], [101, 10**15], [10**15], every[::3]):
-        found = index.search(zb.IsIn("k", keys))
-        assert not found.reasons
-        assert zones_kept(found) == zones_with(lake, keys)
+        result = index.search(zb.IsIn("k", keys))
+        assert not result.reasons
+        assert zones_kept(result) == zones_with(lake, keys)
     exists = index.exists("k", [*every, 10**15, -5, None]).to_pylist()
     assert exists == [*[True] * len(every), False, False, None]
 
@@ -84,12 +84,12 @@ def assert_only_zones_with_keys_are_kept(lake, index):
 def test_a_search_keeps_the_zones_that_hold_a_key_and_no_other(lake, workers, how):
     index = build(lake, workers=workers, **how)
     [column] = index._snapshot.manifest.columns
-    assert sum(one.num_zones for one in locators_of(index)) == column.num_zones
-    assert {one.kind for one in column.segments} == ({"locator"} if how == INSTEAD else {"locator", "zones"})
+    assert sum(locator.num_zones for locator in locators_of(index)) == column.num_zones
+    assert {segment.kind for segment in column.segments} == ({"locator"} if how == INSTEAD else {"locator", "zones"})
     assert_only_zones_with_keys_are_kept(lake, index)
     plain = build(lake, kind="bloom", index=lake.parent / "plain")
     absent = zb.IsIn("k", list(range(10**15, 10**15 + 20_000)))
-    num_kept = [one.search(absent).num_zones_kept for one in (index, plain)]
+    num_kept = [opened.search(absent).num_zones_kept for opened in (index, plain)]
     assert num_kept[0] == 0 < num_kept[1]
     assert_every_row_is_found(lake, index, is_fresh=True)
 
@@ -112,9 +112,9 @@ def test_a_life_with_locators(lake, how):
     assert_only_zones_with_keys_are_kept(lake, index)
     assert_every_row_is_found(lake, index, is_fresh=True)
     assert index.optimize().columns == ()
-    found = index.verify(sample=1.0)
-    assert found.is_sound
-    assert [one.num_values for one in found.columns] == [len(rows_of(lake))]
+    verification = index.verify(sample=1.0)
+    assert verification.is_sound
+    assert [column.num_values for column in verification.columns] == [len(rows_of(lake))]
 
 
 def test_what_needs_filters_says_that_there_are_none(lake):
@@ -125,7 +125,7 @@ def test_what_needs_filters_says_that_there_are_none(lake):
     assert (column.kind, column.fpp, column.sizing) == ("locator", None, None)
     for kind, kinds in (("bloom", {"zones"}), ("both", {"zones", "locator"}), ("locator", {"locator"})):
         index.refresh("full", kind=kind)
-        assert {one.kind for one in index._snapshot.manifest.columns[0].segments} == kinds
+        assert {segment.kind for segment in index._snapshot.manifest.columns[0].segments} == kinds
         if kind != "locator":
             assert len(index.zone_table("k")) == len(keys_by_zone(lake))
     assert_only_zones_with_keys_are_kept(lake, index)
@@ -166,13 +166,13 @@ def test_a_damaged_locator_is_told_and_the_filters_answer(lake, how):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for key in rows_of(lake)[::10]:
-            found = index.search(zb.Equals("k", key))
-            assert zones_kept(found) >= zones_with(lake, [key])
-            assert [reason.code for reason in found.reasons] == ["SEGMENT_CORRUPT"]
-            assert found.num_zones_kept < found.num_zones, "the filters still prune"
+            result = index.search(zb.Equals("k", key))
+            assert zones_kept(result) >= zones_with(lake, [key])
+            assert [reason.code for reason in result.reasons] == ["SEGMENT_CORRUPT"]
+            assert result.num_zones_kept < result.num_zones, "the filters still prune"
         assert all(index.exists("k", rows_of(lake)).to_pylist())
         assert not index.verify(sample=1.0).is_sound
-    assert [str(one.message).count("other segments of the column are asked instead") for one in caught] == [1]
+    assert [str(warning.message).count("other segments of the column are asked instead") for warning in caught] == [1]
     index.refresh(check=True)
     assert not index.search(zb.Equals("k", 7)).reasons
 
@@ -201,7 +201,7 @@ def test_no_filter_is_opened_where_a_locator_answers(lake):
     for path in index.root.rglob("*.zones.arrow"):
         path.unlink()
     assert_only_zones_with_keys_are_kept(lake, index)
-    assert [one["path"] for one in index.locate("k", [10**15, 101]).to_pylist()].count("f0.parquet")
+    assert [value["path"] for value in index.locate("k", [10**15, 101]).to_pylist()].count("f0.parquet")
     with pytest.warns(RuntimeWarning, match=r"zones\.arrow must exist"):
         assert not index.verify().is_sound
     assert index.status().damage
@@ -213,11 +213,13 @@ def test_no_filter_is_opened_where_a_locator_answers(lake):
 def rows_with(lake, keys) -> list[tuple[int, str | None, int | None]]:
     """Key by key the path and row of each occurrence, or None where there is none."""
     values = {path.name: pq.read_table(path)["k"].to_pylist() for path in sorted(lake.glob("*.parquet"))}
-    found = []
+    actual = []
     for index, key in enumerate(keys):
-        mine = [(index, path, row) for path, column in values.items() for row, one in enumerate(column) if one == key]
-        found += mine if mine or key is None else [(index, None, None)]
-    return found
+        mine = [
+            (index, path, row) for path, column in values.items() for row, value in enumerate(column) if value == key
+        ]
+        actual += mine if mine or key is None else [(index, None, None)]
+    return actual
 
 
 def located(index, keys, **options) -> list[tuple]:
@@ -231,12 +233,16 @@ def test_locate_names_every_row_of_every_key(lake, how):
     keys = [7, 10**15, *every[::9], 101, 7, -1]
     ranges = index.locate("k", keys).to_pylist()
     expected = {(key, path, row) for key, path, row in rows_with(lake, keys) if path}
-    covered = {(one["key_index"], one["path"], row) for one in ranges for row in range(one["start"], one["stop"])}
+    covered = {
+        (row_range["key_index"], row_range["path"], row)
+        for row_range in ranges
+        for row in range(row_range["start"], row_range["stop"])
+    }
     assert covered >= expected
     if how in (BESIDE, INSTEAD):
         zones = [zones_with(lake, [key]) for key in keys]
         assert len(covered) <= ROWS_PER_ZONE * sum(map(len, zones))
-        order = [(one["key_index"], one["path"], one["start"]) for one in ranges]
+        order = [(row_range["key_index"], row_range["path"], row_range["start"]) for row_range in ranges]
         assert order == sorted(order)
         assert index.files_for("k", keys[:2]) == sorted({path for path, _ in zones[0]})
         assert index.files_for("k", [10**15]) == []
@@ -251,9 +257,9 @@ def test_locators_instead_of_filters_that_are_damaged_keep_their_zones(lake):
     flip(index.root / locators_of(index)[0].path, 100)
     index = zb.open_index(lake)
     with pytest.warns(RuntimeWarning, match="rows that it describes are read whole"):
-        found = index.search("k = 7")
-    assert [reason.code for reason in found.reasons] == ["SEGMENT_CORRUPT"]
-    assert found.num_zones_kept == found.num_zones
+        result = index.search("k = 7")
+    assert [reason.code for reason in result.reasons] == ["SEGMENT_CORRUPT"]
+    assert result.num_zones_kept == result.num_zones
     assert located(index, [7, 10**15], exact=True) == rows_with(lake, [7, 10**15])
     index.refresh()
     assert_only_zones_with_keys_are_kept(lake, index)
@@ -279,9 +285,9 @@ def test_filters_name_the_zones_of_many_keys_as_of_few(tmp_path, monkeypatch):
     assert index.optimize().columns
     for few in (10**6, 0):
         monkeypatch.setattr("zonebloom.storage.slices.reader.FEW_HASHES", few)
-        found = zb.open_index(tmp_path).locate("k", keys)
+        table = zb.open_index(tmp_path).locate("k", keys)
         rows = np.zeros(len(keys), np.int64)
-        np.add.at(rows, found["key_index"].to_numpy(), pc.subtract(found["stop"], found["start"]).to_numpy())
+        np.add.at(rows, table["key_index"].to_numpy(), pc.subtract(table["stop"], table["start"]).to_numpy())
         assert rows.tolist() == alone
 
 
@@ -357,9 +363,9 @@ def test_memory_does_not_grow_with_repeated_keys(tmp_path, how):
     tracemalloc.start()
     try:
         assert index.files_for("k", keys) == index.search(column="k", values=keys).files == ["a.parquet"]
-        found = index.locate("k", keys)
-        assert found["key_index"].to_pylist() == list(range(50_000)), "zones that touch are one range"
-        assert pc.min_max(found["stop"]).as_py() == {"min": 20_000, "max": 20_000}
+        table = index.locate("k", keys)
+        assert table["key_index"].to_pylist() == list(range(50_000)), "zones that touch are one range"
+        assert pc.min_max(table["stop"]).as_py() == {"min": 20_000, "max": 20_000}
         assert tracemalloc.get_traced_memory()[1] < 48 << 20
     finally:
         tracemalloc.stop()
@@ -374,26 +380,26 @@ def test_rows_that_may_hold_any_key_are_said_once(tmp_path, how):
         write(tmp_path / f"f{number}.parquet", [number * 10, 7])
         if number == 1:
             index = zb.build_index(tmp_path, "k", **how)
-    found = index.locate("k", [10, 10**15, None, *range(100, 1100)])
-    assert found.to_pylist()[:1] == [{"key_index": 0, "path": "f1.parquet", "fragment_id": 1, "start": 0, "stop": 2}]
-    assert found["key_index"].to_pylist() == [0, None, None, None, None]
-    assert found["path"].to_pylist()[1:] == [f"f{number}.parquet" for number in range(2, 6)]
+    table = index.locate("k", [10, 10**15, None, *range(100, 1100)])
+    assert table.to_pylist()[:1] == [{"key_index": 0, "path": "f1.parquet", "fragment_id": 1, "start": 0, "stop": 2}]
+    assert table["key_index"].to_pylist() == [0, None, None, None, None]
+    assert table["path"].to_pylist()[1:] == [f"f{number}.parquet" for number in range(2, 6)]
     assert index.locate("k", [None]).num_rows == index.locate("k", []).num_rows == 0
 
 
 def test_a_zero_is_located_under_both_signs(tmp_path):
     pq.write_table(pa.table({"x": [0.0, 1.5, -0.0, 2.5]}), tmp_path / "x.parquet")
     index = zb.build_index(tmp_path, "x", rows_per_zone=1)
-    found = index.locate("x", [-0.0, 0.0, 0]).to_pylist()
-    assert [(one["key_index"], one["start"]) for one in found] == [(key, row) for key in range(3) for row in (0, 2)]
+    lines = index.locate("x", [-0.0, 0.0, 0]).to_pylist()
+    assert [(row["key_index"], row["start"]) for row in lines] == [(key, row) for key in range(3) for row in (0, 2)]
 
 
 def test_locate_many_keys_of_every_kind(tmp_path):
     values = pa.array([0.0, 1.5, -0.0, float("nan"), None, 2.5] * 50)
     pq.write_table(pa.table({"x": values}), tmp_path / "x.parquet")
     index = zb.build_index(tmp_path, "x", rows_per_zone=6, kind="both")
-    found = index.locate("x", [0.0, float("nan"), 1.5, 7.0, None, 2], exact=True).to_pylist()
-    by_key = {key: [one["row"] for one in found if one["key_index"] == key] for key in range(6)}
+    lines = index.locate("x", [0.0, float("nan"), 1.5, 7.0, None, 2], exact=True).to_pylist()
+    by_key = {key: [row["row"] for row in lines if row["key_index"] == key] for key in range(6)}
     assert by_key[0] == [row for row in range(300) if row % 6 in (0, 2)]
     assert by_key[1] == [None]
     assert by_key[2] == list(range(1, 300, 6))
@@ -405,11 +411,11 @@ def test_locate_texts_and_leaves_of_structs(tmp_path):
     rows = [{"a": {"b": f"t{i % 40}"}} if i % 7 else {"a": None} for i in range(200)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet", row_group_size=60)
     index = zb.build_index(tmp_path, "a.b", rows_per_zone=10, kind="both")
-    found = index.locate("a.b", pa.array(["t3", "none", "t39"]), exact=True).to_pylist()
+    lines = index.locate("a.b", pa.array(["t3", "none", "t39"]), exact=True).to_pylist()
     texts = [(row["a"] or {}).get("b") for row in rows]
     expected = [(0, i) for i, text in enumerate(texts) if text == "t3"] + [(1, None)]
     expected += [(2, i) for i, text in enumerate(texts) if text == "t39"]
-    assert [(one["key_index"], one["row"]) for one in found] == expected
+    assert [(row["key_index"], row["row"]) for row in lines] == expected
 
 
 def test_locate_refuses_what_is_no_column_and_no_list(lake):

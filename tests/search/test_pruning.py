@@ -26,19 +26,19 @@ def index(hive_lake) -> zb.Index:
     return zb.build_index(hive_lake.root, ["user_id", "device_id", "amount", "note"], rows_per_zone=100)
 
 
-def codes(found) -> set[str]:
-    return {str(reason.code) for reason in found.reasons}
+def codes(result) -> set[str]:
+    return {str(reason.code) for reason in result.reasons}
 
 
 def test_pruning_happens(hive_lake, index):
     """A unique key keeps one zone of 72, and the counts add up."""
     user = hive_lake.table["user_id"][3000].as_py()
-    found = index.search(zb.Equals("user_id", user))
-    assert (found.kind, found.num_zones, found.num_zones_kept) == ("at_most", 72, 1)
-    assert found.total.to_dict() | {"bytes": 0} == {"files": 4, "zones": 72, "rows": 7200, "bytes": 0}
-    assert found.kept.to_dict() | {"bytes": 0} == {"files": 1, "zones": 1, "rows": 100, "bytes": 0}
-    assert 0 < found.kept.bytes < found.total.bytes
-    assert found.total.bytes == sum(
+    result = index.search(zb.Equals("user_id", user))
+    assert (result.kind, result.num_zones, result.num_zones_kept) == ("at_most", 72, 1)
+    assert result.total.to_dict() | {"bytes": 0} == {"files": 4, "zones": 72, "rows": 7200, "bytes": 0}
+    assert result.kept.to_dict() | {"bytes": 0} == {"files": 1, "zones": 1, "rows": 100, "bytes": 0}
+    assert 0 < result.kept.bytes < result.total.bytes
+    assert result.total.bytes == sum(
         total_bytes(hive_lake.root / path) for path in hive_lake.files if "day=2/part-3" not in path
     )
     nobody = index.search("user_id = 'nobody'")
@@ -53,8 +53,8 @@ def total_bytes(path) -> int:
 def test_a_negation_that_is_known_needs_no_reason(index):
     """Folders say where a condition is FALSE, and two negations undo each other, though every row is kept."""
     for predicate in ("NOT day = 99", "NOT (NOT day < 99)", "NOT (NOT (amount IS NULL OR day < 99))"):
-        found = index.search(predicate)
-        assert (found.num_rows_kept, found.reasons) == (found.num_rows, ()), predicate
+        result = index.search(predicate)
+        assert (result.num_rows_kept, result.reasons) == (result.num_rows, ()), predicate
 
 
 def test_kinds(hive_lake, index):
@@ -76,13 +76,13 @@ def test_kinds(hive_lake, index):
 def test_not_atmost_is_atleast(hive_lake, index):
     """NOT of a filter's answer keeps everything; NOT of NOT prunes again."""
     user = hive_lake.table["user_id"][0].as_py()
-    one = zb.Equals("user_id", user)
-    assert index.search(~one).num_rows_kept == 7200
-    assert index.search(~~one).num_zones_kept == 1
-    assert index.search(Not(Not(one))).num_zones_kept == 1
-    assert index.search(~(~one | zb.Equals("day", 1))).num_rows_kept == 0
-    assert index.search(~(zb.Equals("day", 1) | ~one)).num_rows_kept == 0
-    assert index.search(~(zb.Equals("day", 3) | ~one)).num_zones_kept == 1
+    equals = zb.Equals("user_id", user)
+    assert index.search(~equals).num_rows_kept == 7200
+    assert index.search(~~equals).num_zones_kept == 1
+    assert index.search(Not(Not(equals))).num_zones_kept == 1
+    assert index.search(~(~equals | zb.Equals("day", 1))).num_rows_kept == 0
+    assert index.search(~(zb.Equals("day", 1) | ~equals)).num_rows_kept == 0
+    assert index.search(~(zb.Equals("day", 3) | ~equals)).num_zones_kept == 1
 
 
 def test_and_of_two_columns_meets_in_a_few_zones(hive_lake, index):
@@ -105,10 +105,10 @@ def test_is_null_prunes_by_has_null(tmp_path):
 def test_neighbouring_zones_are_one_range(tmp_path):
     pq.write_table(pa.table({"c": [1] * 40 + [2] * 40 + [1] * 20}), tmp_path / "a.parquet")
     index = zb.build_index(tmp_path, "c", rows_per_zone=10)
-    found = index.search("c = 1")
-    assert list(found.row_ranges) == [(0, 0, 40), (0, 80, 100)]
-    assert found.num_zones_kept == 6
-    assert found.to_arrow().to_pylist() == [
+    result = index.search("c = 1")
+    assert list(result.row_ranges) == [(0, 0, 40), (0, 80, 100)]
+    assert result.num_zones_kept == 6
+    assert result.to_arrow().to_pylist() == [
         {"path": "a.parquet", "fragment_id": 0, "start": 0, "stop": 40},
         {"path": "a.parquet", "fragment_id": 0, "start": 80, "stop": 100},
     ]
@@ -118,27 +118,27 @@ def test_neighbouring_zones_are_one_range(tmp_path):
 
 
 def test_reason_column_not_indexed(index):
-    found = index.search(zb.IsNull("trace"))
-    assert codes(found) == {"COLUMN_NOT_INDEXED"}
-    assert [reason.column for reason in found.reasons] == ["trace"]
+    result = index.search(zb.IsNull("trace"))
+    assert codes(result) == {"COLUMN_NOT_INDEXED"}
+    assert [reason.column for reason in result.reasons] == ["trace"]
 
 
 def test_reason_predicate_not_supported(index):
     for text in ("user_id > 'a'", "user_id LIKE 'a%'", "user_id = note", "amount BETWEEN 1 AND 2"):
-        found = index.search(text)
-        assert (codes(found), found.num_rows_kept) == ({"PREDICATE_NOT_SUPPORTED"}, 7200), text
+        result = index.search(text)
+        assert (codes(result), result.num_rows_kept) == ({"PREDICATE_NOT_SUPPORTED"}, 7200), text
 
 
 def test_reason_negated_predicate(index):
     for text in ("user_id != 'a'", "NOT user_id = 'a'", "user_id NOT IN ('a')", "note IS NOT NULL"):
-        found = index.search(text)
-        assert (codes(found), found.num_rows_kept) == ({"NEGATED_PREDICATE"}, 7200), text
+        result = index.search(text)
+        assert (codes(result), result.num_rows_kept) == ({"NEGATED_PREDICATE"}, 7200), text
 
 
 def test_reason_cast_on_column(index):
     for text in ("CAST(user_id AS BIGINT) = 1", "upper(user_id) = 'A'"):
-        found = index.search(text)
-        assert (codes(found), found.num_rows_kept) == ({"CAST_ON_COLUMN"}, 7200), text
+        result = index.search(text)
+        assert (codes(result), result.num_rows_kept) == ({"CAST_ON_COLUMN"}, 7200), text
 
 
 def test_reason_type_mismatch(index):
@@ -155,25 +155,25 @@ def test_reason_or_with_unindexed_branch(index):
 
 
 def test_no_reason_where_one_branch_may_match_in_every_zone(index):
-    found = index.search("user_id = 'a' OR note IS NULL")
-    assert found.num_rows_kept == found.num_rows
-    assert codes(found) == set()
+    result = index.search("user_id = 'a' OR note IS NULL")
+    assert result.num_rows_kept == result.num_rows
+    assert codes(result) == set()
 
 
 def test_reason_file_not_indexed_changed_and_unreadable(hive_lake, index):
     pq.write_table(hive_lake.table.slice(0, 10).drop_columns("day"), hive_lake.root / "day=1" / "new.parquet")
     pq.write_table(hive_lake.table.slice(0, 10).drop_columns("day"), hive_lake.root / hive_lake.files[0])
     (hive_lake.root / hive_lake.files[1]).write_bytes(b"PAR1 but no more")
-    found = index.search("user_id = 'nobody'")
+    result = index.search("user_id = 'nobody'")
     by_path = {}
-    for reason in found.reasons:
+    for reason in result.reasons:
         by_path.setdefault(reason.path, set()).add(str(reason.code))
     assert by_path == {
         "day=1/new.parquet": {"FILE_NOT_INDEXED"},
         hive_lake.files[0]: {"FILE_CHANGED"},
         hive_lake.files[1]: {"FILE_CHANGED", "FILE_UNREADABLE"},
     }
-    assert found.files == sorted([*hive_lake.files[:2], "day=1/new.parquet"])
+    assert result.files == sorted([*hive_lake.files[:2], "day=1/new.parquet"])
     text = str(index.explain("user_id = 'nobody'"))
     assert re.search(r"read whole +1 new, 2 changed files", text)
     assert "FILE_UNREADABLE" in text
@@ -189,10 +189,10 @@ def test_reason_saturated_filter(tmp_path):
 
 
 def test_reasons_are_said_once_and_survive_json(index):
-    found = index.search("user_id > 'a' AND user_id > 'a' OR user_id > 'a' AND trace IS NULL")
-    keys = [(reason.code, reason.message) for reason in found.reasons]
+    result = index.search("user_id > 'a' AND user_id > 'a' OR user_id > 'a' AND trace IS NULL")
+    keys = [(reason.code, reason.message) for reason in result.reasons]
     assert len(keys) == len(set(keys))
-    assert json.loads(json.dumps(found.to_dict()))["reasons"][0]["code"] in set(codes(found))
+    assert json.loads(json.dumps(result.to_dict()))["reasons"][0]["code"] in set(codes(result))
 
 
 # --- explain --------------------------------------------------------------------------------------------------------
@@ -217,8 +217,8 @@ def test_explain_prints_the_funnel(hive_lake, index):
 def test_an_empty_lake_has_nothing_to_find(tmp_path):
     pq.write_table(pa.table({"c": pa.array([], pa.int64())}), tmp_path / "a.parquet")
     index = zb.build_index(tmp_path, "c")
-    found = index.search("c = 1")
-    assert (found.num_zones, found.num_rows, found.num_rows_kept, found.reasons) == (0, 0, 0, ())
+    result = index.search("c = 1")
+    assert (result.num_zones, result.num_rows, result.num_rows_kept, result.reasons) == (0, 0, 0, ())
     assert index.to_table("c IS NULL OR NOT c = 1").num_rows == 0
     assert index.exists("c", [1, None]).to_pylist() == [False, None]
     assert index.zone_table("c").to_arrow().num_rows == 0
@@ -260,8 +260,8 @@ def test_a_zone_table_without_a_type_loses_no_row_of_any_type(column, values):
     builder.add(0, column)
     table = builder.finish().to_arrow()
     untyped = table.cast(pa.schema([field.remove_metadata() for field in table.schema], table.schema.metadata))
-    found = zb.ZoneTable.from_arrow(untyped).search(zb.col("any").isin(values))
-    assert list(found.row_ranges) == ([(0, 0, 2)] if any(value is True for value in values) else [(0, 0, 1)])
+    result = zb.ZoneTable.from_arrow(untyped).search(zb.col("any").isin(values))
+    assert list(result.row_ranges) == ([(0, 0, 2)] if any(value is True for value in values) else [(0, 0, 1)])
 
 
 def test_a_zone_table_is_searched_alone():

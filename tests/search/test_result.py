@@ -23,7 +23,7 @@ def test_touched_ranges_are_counted_whatever_their_order(order, chosen):
     touched = [
         i
         for i, (fragment, start, stop) in enumerate(ZONES)
-        if any(one.fragment_id == fragment and one.start < stop and one.stop > start for one in rows)
+        if any(row.fragment_id == fragment and row.start < stop and row.stop > start for row in rows)
     ]
     counted = TouchedRanges(columns[:, 0], columns[:, 1], columns[:, 2], weights)
     assert counted.touched(rows) == (len(touched), sum(2**i for i in touched))

@@ -67,17 +67,17 @@ def test_a_widened_type_loses_no_row(tmp_path, types, probe):
     wanted = arrays[0][1].as_py()
     rows = index.to_table(zb.Equals("c", wanted))
     assert rows["c"].to_pylist() == [wanted] * (2 * len(types))
-    found = index.search(zb.Equals("c", wanted))
-    assert found.num_rows_kept < found.num_rows
+    result = index.search(zb.Equals("c", wanted))
+    assert result.num_rows_kept < result.num_rows
     assert index.to_table(zb.IsNull("c")).num_rows == len(types)
 
 
 def test_a_file_whose_type_does_not_convert_is_kept_and_said(tmp_path):
     write_files(tmp_path / "lake", pa.table({"c": pa.array([1, 2, 3])}), pa.table({"c": ["1", "x", None]}))
     index = zb.build_index(tmp_path / "lake", "c", rows_per_zone=1)
-    found = index.search("c = 2")
-    assert list(found.row_ranges) == [(0, 1, 2), (1, 0, 3)]
-    assert [(one.code, one.path) for one in found.reasons] == [("COLUMN_NOT_INDEXED", "part-1.parquet")]
+    result = index.search("c = 2")
+    assert list(result.row_ranges) == [(0, 1, 2), (1, 0, 3)]
+    assert [(reason.code, reason.path) for reason in result.reasons] == [("COLUMN_NOT_INDEXED", "part-1.parquet")]
     with pytest.raises(DataFileError, match=r"column c of .*part-1\.parquet must convert to the data set's type int64"):
         index.to_table("c = 2")
 
@@ -86,7 +86,7 @@ def test_a_file_whose_type_does_not_convert_is_kept_and_said(tmp_path):
 def test_doubles_that_come_to_a_column_of_floats_are_refused_not_rounded(tmp_path, is_nested):
     """Until a refresh, which makes the column one of doubles; rounded, 1e300 was inf, and no row had it."""
     lake = tmp_path / "lake"
-    kind = (lambda one: pa.struct([("x", one)])) if is_nested else (lambda one: one)
+    kind = (lambda case: pa.struct([("x", case)])) if is_nested else (lambda case: case)
     values = [{"x": 1e300}, {"x": 0.1}] if is_nested else [1e300, 0.1]
     write_files(lake, pa.table({"c": pa.array(values[:0], kind(pa.float32())), "k": pa.array([], pa.int64())}))
     index = zb.build_index(lake, "k", rows_per_zone=1)
@@ -100,7 +100,7 @@ def test_doubles_that_come_to_a_column_of_floats_are_refused_not_rounded(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("known", "kept", "cut"),
+    ("taken", "kept", "cut"),
     [
         (pa.array([dt.date(2020, 1, 1)]), pa.array([dt.datetime(2020, 1, 2)]), pa.array([dt.datetime(2020, 1, 2, 5)])),  # noqa: DTZ001 - local
         (pa.array([True]), pa.array([0]), pa.array([5])),
@@ -110,21 +110,21 @@ def test_doubles_that_come_to_a_column_of_floats_are_refused_not_rounded(tmp_pat
     ids=lambda value: str(getattr(value, "type", "")),
 )
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_values_that_another_type_would_cut_are_an_error(tmp_path, known, kept, cut, is_nested):
+def test_values_that_another_type_would_cut_are_an_error(tmp_path, taken, kept, cut, is_nested):
     """pyarrow casts these without a word, so a row had another value than its file says."""
 
     def table(values: pa.Array) -> pa.Table:
         nested = pa.StructArray.from_arrays([values, pa.array([math.nan] * len(values))], ["x", "f"])
         return pa.table({"c": nested if is_nested else values, "k": [1]})
 
-    write_files(tmp_path / "lake", table(known))
+    write_files(tmp_path / "lake", table(taken))
     index = zb.build_index(tmp_path / "lake", "k")
     pq.write_table(table(cut), tmp_path / "lake/part-1.parquet")
     with pytest.raises(DataFileError, match=r"of .*part-1\.parquet must convert .*which has not all of its values"):
         index.to_table("k = 1")
     if not is_nested:  # one NaN is not another, so such a struct is refused too
         pq.write_table(table(kept), tmp_path / "lake/part-1.parquet")
-        assert index.to_table("k = 1")["c"][1] == kept.cast(known.type)[0]
+        assert index.to_table("k = 1")["c"][1] == kept.cast(taken.type)[0]
 
 
 def test_values_that_overflow_the_first_files_type_lose_no_row(tmp_path):
@@ -238,10 +238,10 @@ def test_projection_gives_the_columns_asked_for_in_that_order(flat_lake, index):
     device = flat_lake.table["device_id"][7].as_py()
     whole = flat_lake.expected(pc.equal(flat_lake.table["device_id"], device))
     for columns in (["note"], ["trace", "user_id"], ["device_id"], ["amount", "device_id"], None):
-        found = index.to_table(zb.Equals("device_id", device), columns=columns)
-        assert found.equals(whole.select(columns) if columns else whole) or "amount" in found.column_names
-        assert found.column_names == (columns or whole.column_names)
-        assert found.num_rows == whole.num_rows
+        rows = index.to_table(zb.Equals("device_id", device), columns=columns)
+        assert rows.equals(whole.select(columns) if columns else whole) or "amount" in rows.column_names
+        assert rows.column_names == (columns or whole.column_names)
+        assert rows.num_rows == whole.num_rows
 
 
 def test_one_column_is_named_without_a_list(index):
@@ -269,8 +269,8 @@ def test_projection_must_name_columns_that_exist(index):
 def test_limit_stops_early(flat_lake, index, limit):
     device = flat_lake.table["device_id"][7].as_py()
     whole = flat_lake.expected(pc.equal(flat_lake.table["device_id"], device))
-    found = index.to_table(zb.Equals("device_id", device), columns=["user_id"], limit=limit)
-    assert found["user_id"].to_pylist() == whole["user_id"].to_pylist()[:limit]
+    rows = index.to_table(zb.Equals("device_id", device), columns=["user_id"], limit=limit)
+    assert rows["user_id"].to_pylist() == whole["user_id"].to_pylist()[:limit]
 
 
 def test_limit_leaves_later_files_alone(flat_lake, index):

@@ -33,20 +33,20 @@ def changed(flat_lake):
 
 def test_a_fresh_index_says_so(flat_lake, run):
     index = zb.build_index(flat_lake.root, "user_id")
-    found = index.status()
-    assert found.is_fresh
-    assert (found.num_files, found.num_rows, found.num_rows_not_indexed) == (3, flat_lake.table.num_rows, 0)
-    assert found.index_bytes == index.indexed_columns()[0].index_bytes
+    status = index.status()
+    assert status.is_fresh
+    assert (status.num_files, status.num_rows, status.num_rows_not_indexed) == (3, flat_lake.table.num_rows, 0)
+    assert status.index_bytes == index.indexed_columns()[0].index_bytes
     assert run("status", flat_lake.root, "--check")[0] == 0
 
 
 def test_every_kind_of_change_is_counted(changed, run):
-    found = zb.open_index(changed.root).status()
-    assert not found.is_fresh
-    counts = (found.num_new, found.num_changed, found.num_deleted, found.num_unreadable)
+    status = zb.open_index(changed.root).status()
+    assert not status.is_fresh
+    counts = (status.num_new, status.num_changed, status.num_deleted, status.num_unreadable)
     assert counts == (2, 1, 1, 1)
-    assert found.num_rows_not_indexed == 20
-    assert found.num_rows == 20 + pq.read_metadata(changed.root / changed.files[2]).num_rows
+    assert status.num_rows_not_indexed == 20
+    assert status.num_rows == 20 + pq.read_metadata(changed.root / changed.files[2]).num_rows
     code, out, err = run("status", changed.root)
     assert (code, err) == (0, "")
     assert "1 of 4 (25%)" in out
@@ -62,10 +62,10 @@ def test_damage_and_lost_segments_are_in_the_status(flat_lake):
     zb.build_index(flat_lake.root, "user_id")
     for path in (index_of(flat_lake.root) / "columns").rglob("*.arrow"):
         path.unlink()
-    found = zb.open_index(flat_lake.root).status()
-    assert not found.is_fresh
-    assert {reason.code for reason in found.damage} == {"SEGMENT_CORRUPT"}
-    assert "damaged" in str(found)
+    status = zb.open_index(flat_lake.root).status()
+    assert not status.is_fresh
+    assert {reason.code for reason in status.damage} == {"SEGMENT_CORRUPT"}
+    assert "damaged" in str(status)
 
 
 def test_a_status_leaves_the_warning_of_damage_to_the_search(flat_lake):
@@ -126,10 +126,10 @@ def test_a_copied_lake_is_told_in_one_line_and_a_scan_warns_once(flat_lake, tmp_
 
 
 def test_rows_of_an_unreadable_file_are_not_counted(changed, run):
-    found = zb.open_index(changed.root).search("user_id = 'nobody'")
-    assert found.kept.rows == 20
-    assert found.kept.unreadable == found.total.unreadable == 1
-    assert found.to_dict()["num_unreadable"] == 1
+    result = zb.open_index(changed.root).search("user_id = 'nobody'")
+    assert result.kept.rows == 20
+    assert result.kept.unreadable == result.total.unreadable == 1
+    assert result.to_dict()["num_unreadable"] == 1
     for command in ("search", "explain"):
         code, out, err = run(command, changed.root, "-w", "user_id = 'nobody'")
         assert code == 0
@@ -155,22 +155,24 @@ def test_explain_tells_false_zones_expected_and_seen(tmp_path):
     values = np.random.default_rng(0).permutation(20_000)
     pq.write_table(pa.table({"x": values}), tmp_path / "a.parquet")
     index = zb.build_index(tmp_path, "x", rows_per_zone=10, fpp=0.01, sizing="exact")
-    found = index.explain(zb.Equals("x", 7))
-    assert 0.03 < found.false_zones.expected < 0.1, "ten values in the 256 bits of a filter: far fewer than asked for"
-    assert found.false_zones.kept == found.result.num_zones_kept
-    assert found.false_zones.seen == found.result.num_zones_kept - 1
+    explanation = index.explain(zb.Equals("x", 7))
+    assert 0.03 < explanation.false_zones.expected < 0.1, (
+        "ten values in the 256 bits of a filter: far fewer than asked for"
+    )
+    assert explanation.false_zones.kept == explanation.result.num_zones_kept
+    assert explanation.false_zones.seen == explanation.result.num_zones_kept - 1
     assert index.explain(zb.Equals("x", -1)).false_zones.seen == index.search(zb.Equals("x", -1)).num_zones_kept
-    assert f"{found.false_zones.expected:,.2g} expected, {found.false_zones.seen} seen" in str(found)
-    assert min(found.list_seconds, found.search_seconds) > 0
+    assert f"{explanation.false_zones.expected:,.2g} expected, {explanation.false_zones.seen} seen" in str(explanation)
+    assert min(explanation.list_seconds, explanation.search_seconds) > 0
     assert index.explain("x = 7 AND x IS NOT NULL").false_zones is None
-    assert not found.false_zones.is_located
+    assert not explanation.false_zones.is_located
     for how in ({"kind": "both"}, {"kind": "locator"}):
         located = zb.build_index(tmp_path, "x", rows_per_zone=10, fpp=0.01, overwrite=True, **how)
-        found = located.explain(zb.IsIn("x", [7, -1]))
-        assert found.false_zones.is_located
-        assert found.false_zones.expected == 2 * 20_000 / 2**41
-        assert (found.false_zones.kept, found.false_zones.seen) == (1, 0)
-        assert "1.8e-08 expected of the locator, 0 seen" in str(found)
+        explanation = located.explain(zb.IsIn("x", [7, -1]))
+        assert explanation.false_zones.is_located
+        assert explanation.false_zones.expected == 2 * 20_000 / 2**41
+        assert (explanation.false_zones.kept, explanation.false_zones.seen) == (1, 0)
+        assert "1.8e-08 expected of the locator, 0 seen" in str(explanation)
 
 
 def test_explain_expects_what_the_bits_of_the_filters_say(tmp_path):

@@ -47,36 +47,36 @@ class Lake:
 
     def __init__(self, seed: int, num_fragments: int, num_values: int, gaps: str) -> None:
         self.random = np.random.default_rng(seed)
-        self.lengths = {one: int(self.random.integers(1, 90)) for one in range(num_fragments)}
+        self.lengths = {number: int(self.random.integers(1, 90)) for number in range(num_fragments)}
         self.num_values = num_values
-        self.live = [one for one in self.lengths if "dead" not in gaps or self.random.random() < 0.7]
+        self.live = [length for length in self.lengths if "dead" not in gaps or self.random.random() < 0.7]
         self.universe = self._rows(self.live)
         same = self._segments(gaps)
         self.columns = {name: self._column(name, self._segments(gaps) if "own" in gaps else same) for name in "abc"}
 
     def _rows(self, fragments) -> RowSelection:
-        return RowSelection.from_ranges((one, 0, self.lengths[one]) for one in fragments)
+        return RowSelection.from_ranges((fragment, 0, self.lengths[fragment]) for fragment in fragments)
 
     def _segments(self, gaps: str) -> list[int]:
         order = list(self.lengths) if "order" not in gaps else self.random.permutation(list(self.lengths)).tolist()
-        return [one for one in order if "unseen" not in gaps or self.random.random() < 0.8]
+        return [number for number in order if "unseen" not in gaps or self.random.random() < 0.8]
 
     def _column(self, name: str, segments: list[int]) -> ProbedColumn:
         tables = []
-        for one in segments:
+        for segment in segments:
             builder = zb.ZoneBuilder(pa.int64(), rows_per_zone=ROWS_PER_ZONE[name])
-            values = self.random.integers(0, self.num_values, self.lengths[one])
-            builder.add(one, pa.array(values, mask=self.random.random(self.lengths[one]) < 0.2))
+            values = self.random.integers(0, self.num_values, self.lengths[segment])
+            builder.add(segment, pa.array(values, mask=self.random.random(self.lengths[segment]) < 0.2))
             tables.append(builder.finish())
         loaded = reader_of(tables)
         is_live = np.isin(loaded.positions.fragment_ids, self.live)
-        uncovered = self.universe - self._rows(one for one in segments if one in self.live)
+        uncovered = self.universe - self._rows(segment for segment in segments if segment in self.live)
         grid, places = ZoneGrid.of(loaded.positions, uncovered, None if is_live.all() else is_live)
         return ProbedColumn(name, pa.int64(), loaded, grid, places)
 
     def constant_bounds(self, predicate: Predicate) -> Bounds:
         """`part = n` is true in fragments whose id is n modulo 3."""
-        table = pa.table({"part": [one % 3 for one in self.live]})
+        table = pa.table({"part": [number % 3 for number in self.live]})
         hits = set(
             table.append_column("id", [self.live]).filter(to_expression(predicate, table.schema))["id"].to_pylist()
         )
@@ -123,10 +123,11 @@ trees = st.recursive(
 def test_zones_give_the_rows_of_row_ranges(tree, seed, num_fragments, num_values, gaps):
     lake = Lake(seed, num_fragments, num_values, gaps)
     plain = {
-        name: RangesColumn(name, one.column_type, one.zones, one.grid, one.places) for name, one in lake.columns.items()
+        name: RangesColumn(name, column.column_type, column.zones, column.grid, column.places)
+        for name, column in lake.columns.items()
     }
-    found, wanted = (evaluate(bind(tree, Searched(lake, columns), {})) for columns in (lake.columns, plain))
-    assert found == wanted
+    actual, wanted = (evaluate(bind(tree, Searched(lake, columns), {})) for columns in (lake.columns, plain))
+    assert actual == wanted
 
 
 cuts = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=40)
@@ -142,5 +143,5 @@ def test_the_rows_of_zones_are_their_row_ranges_and_what_is_not_covered(cuts, ov
         lengths = lengths + np.uint64(3)
     rest = RowSelection.from_ranges([(1, 0, 5)] if uncovered else [])
     grid, _ = ZoneGrid.of(positions_of(starts, lengths), rest)
-    numbers = np.array(sorted(one for one in chosen if one < len(cuts)), np.intp)
+    numbers = np.array(sorted(key for key in chosen if key < len(cuts)), np.intp)
     assert grid.rows_of(numbers) == RowSelection.from_addresses(grid.firsts[numbers], grid.ends[numbers]) | rest

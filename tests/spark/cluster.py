@@ -71,8 +71,8 @@ def java_home(scratch: Path) -> str:
 
 def _version(java: Path | str) -> int:
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', said)
-    return int(found[1]) if found else 0
+    result = re.search(r'version "(\d+)', said)
+    return int(result[1]) if result else 0
 
 
 def free_port() -> int:
@@ -111,7 +111,9 @@ def iceberg_jar() -> str | None:
     is_it = version("pyspark").startswith("3.5.")
     wheel = importlib.util.find_spec("snowpark_connect_deps_iceberg") if is_it else None
     folders = [] if wheel is None else list(wheel.submodule_search_locations or ())
-    return next((str(jar) for one in folders for jar in Path(one).rglob("iceberg-spark-runtime-3.5_2.12-*.jar")), None)
+    return next(
+        (str(jar) for folder in folders for jar in Path(folder).rglob("iceberg-spark-runtime-3.5_2.12-*.jar")), None
+    )
 
 
 def reset(session: SparkSession, name: str) -> None:
@@ -123,7 +125,7 @@ def reset(session: SparkSession, name: str) -> None:
 
 def settings(scratch: Path, connect_port: int | None) -> dict[str, str]:
     """Options of the session."""
-    found = {
+    versions = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
@@ -139,7 +141,7 @@ def settings(scratch: Path, connect_port: int | None) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
     }
     if (jar := iceberg_jar()) is not None:
-        found |= {
+        versions |= {
             "spark.jars": jar,
             "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.lake.type": "hadoop",
@@ -147,12 +149,12 @@ def settings(scratch: Path, connect_port: int | None) -> dict[str, str]:
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         }
     if connect_port is not None:
-        found |= {
+        versions |= {
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(connect_port),
         }
-    return found
+    return versions
 
 
 @contextlib.contextmanager

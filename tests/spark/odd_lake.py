@@ -38,28 +38,28 @@ def odd_rows(first: int, rng: np.random.Generator) -> pa.Table:
     rng.shuffle(amounts)
     moments = [dt.datetime.fromisoformat("2020-01-01") + dt.timedelta(minutes=17 * number) for number in numbers]
 
-    prices = [decimal.Decimal(one).scaleb(-2) for one in rng.integers(0, 10**6, num).tolist()]
+    prices = [decimal.Decimal(cents).scaleb(-2) for cents in rng.integers(0, 10**6, num).tolist()]
     pairs = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.uint32()))])
 
     def holed(values: Any, of: pa.DataType) -> pa.Array:
-        return pa.array([None if place % 23 == 5 else one for place, one in enumerate(values)], of)
+        return pa.array([None if place % 23 == 5 else value for place, value in enumerate(values)], of)
 
     return pa.table(
         {
             "n": pa.array(numbers, pa.int64()),
             "id": holed(rng.permutation(np.arange(first, first + num)) * 7919, pa.int64()),
-            "name": holed([f"u{rng.integers(10**6)}" if one % 11 else "" for one in numbers], pa.string()),
+            "name": holed([f"u{rng.integers(10**6)}" if number % 11 else "" for number in numbers], pa.string()),
             "amount": holed(amounts, pa.float64()),
             "small": holed((amounts * 4).astype(np.float32).tolist(), pa.float32()),
             "price": holed(prices, pa.decimal128(9, 2)),
-            "born": holed([dt.date(1970, 1, 1) + dt.timedelta(int(one)) for one in days], pa.date32()),
+            "born": holed([dt.date(1970, 1, 1) + dt.timedelta(int(day)) for day in days], pa.date32()),
             "seen": holed(moments, pa.timestamp("us", "Europe/Paris")),
             "local": holed(moments, pa.timestamp("ms")),
             "trace": holed([rng.bytes(16) for _ in numbers], pa.binary(16)),
             "tiny": holed(rng.integers(0, 256, num).tolist(), pa.uint8()),
-            "huge": holed([2**64 - 1 - one for one in numbers], pa.uint64()),
-            "o'dd `na.me`": holed([f"ü{one}" for one in numbers], pa.string()),
-            "pair": pa.array([{"a": one, "b": [one, None]} for one in numbers], pairs),
+            "huge": holed([2**64 - 1 - number for number in numbers], pa.uint64()),
+            "o'dd `na.me`": holed([f"ü{number}" for number in numbers], pa.string()),
+            "pair": pa.array([{"a": number, "b": [number, None]} for number in numbers], pairs),
         }
     )
 

@@ -13,15 +13,15 @@ def shown(frame: Any) -> list[str]:
 
 def union(frames: list[Any]) -> Any:
     """The rows of all frames, which have the same columns."""
-    return reduce(lambda one, other: one.unionAll(other), frames)
+    return reduce(lambda frame, other: frame.unionAll(other), frames)
 
 
 def rows_of_each(frames: list[Any]) -> list[list[str]]:
     """The rows of each of `frames`, all by one job."""
-    found: list[list[str]] = [[] for _ in frames]
+    texts: list[list[str]] = [[] for _ in frames]
     for row in union([frame.selectExpr("*", f"{number} AS asked") for number, frame in enumerate(frames)]).collect():
-        found[row.asked].append(repr(tuple(row)[:-1]))
-    return [sorted(rows) for rows in found]
+        texts[row.asked].append(repr(tuple(row)[:-1]))
+    return [sorted(rows) for rows in texts]
 
 
 def of_plain_read(plain: Any, conditions: list[str]) -> dict[str, list[str]]:
@@ -44,4 +44,6 @@ def of_plain_read(plain: Any, conditions: list[str]) -> dict[str, list[str]]:
 
 def of_lake(lake: Any, conditions: list[str], way: str) -> dict[str, list[str]]:
     """For each condition the rows that the lake gives."""
-    return dict(zip(conditions, rows_of_each([lake.where(one, method=way) for one in conditions]), strict=True))
+    return dict(
+        zip(conditions, rows_of_each([lake.where(condition, method=way) for condition in conditions]), strict=True)
+    )

@@ -54,7 +54,7 @@ def test_filters_of_spark_are_read_and_equal_ours(spark, tmp_path):
         ours.insert(rows[name])
         assert ours == theirs, name
     odd = write(spark, tmp_path / "odd", **{"parquet.bloom.filter.max.bytes": 3000})
-    assert {one["problem"] is None for one in zb.parquet_blooms(odd).to_pylist()} == {False}
+    assert {bloom["problem"] is None for bloom in zb.parquet_blooms(odd).to_pylist()} == {False}
     adaptive = write(spark, tmp_path / "adaptive", **{"parquet.bloom.filter.adaptive.enabled": "true"})
     for name in ("key", "text"):
         assert zb.parquet_bloom(adaptive, 0, name).check(rows[name].combine_chunks()).true_count == 4000
@@ -68,7 +68,7 @@ def test_spark_leaves_out_row_groups_of_a_copy(spark, tmp_path):
     pq.write_table(table, path, row_group_size=10_000, use_dictionary=False)
     (copy,) = zb.add_parquet_blooms(path, tmp_path / "with", ["key", "text"], fpp=1e-4)
     for where in (f"key = {keys[25_000]}", f"text = 'user {keys[25_000]}'"):
-        plain, filtered = (rows_scanned(spark, one, where) for one in (path, copy))
+        plain, filtered = (rows_scanned(spark, file, where) for file in (path, copy))
         assert plain[0] == filtered[0] == [keys[25_000]]
         assert plain[1] == 40_000
         assert filtered[1] <= 10_000
@@ -82,5 +82,5 @@ def test_spark_finds_every_nan_in_a_copy(spark, tmp_path):
     pq.write_table(pa.table({"key": double, "single": single}), path, row_group_size=1, use_dictionary=False)
     (copy,) = zb.add_parquet_blooms(path, tmp_path / "with", ["key", "single"], fpp=1e-6)
     for where in ("key = double('NaN')", "single = float('NaN')", "key <=> double('NaN')"):
-        assert [len(rows_scanned(spark, one, where)[0]) for one in (path, copy)] == [3, 3]
+        assert [len(rows_scanned(spark, file, where)[0]) for file in (path, copy)] == [3, 3]
     assert rows_scanned(spark, copy, "key = 1.0D") == ([], 0)

@@ -49,8 +49,8 @@ def named_files(index) -> set[str]:
     return {path.rpartition("/")[2] for entry in manifest.columns for path in entry.files}
 
 
-def assert_same_index(made, wanted, columns=COLUMNS):
-    ours, theirs = zonebloom.open_index(made), zonebloom.open_index(wanted)
+def assert_same_index(built, wanted, columns=COLUMNS):
+    ours, theirs = zonebloom.open_index(built), zonebloom.open_index(wanted)
     for column in columns:
         assert ours.zone_table(column).to_arrow().equals(theirs.zone_table(column).to_arrow())
 
@@ -66,28 +66,28 @@ def test_zones_equal_the_librarys(any_spark, make_lake, tmp_path, source):
         "files": [lake.root / path for path in lake.files],
         "frame": any_spark.read.parquet(str(lake.root).replace("[", r"\[").replace("]", r"\]")),
     }[source]
-    made, wanted = tmp_path / "made", tmp_path / "wanted"
+    ours, wanted = tmp_path / "made", tmp_path / "wanted"
     options = {"rows_per_zone": 512}
-    index = ZoneBloom(any_spark).create_index(given, COLUMNS, index=made, **options)
+    index = ZoneBloom(any_spark).create_index(given, COLUMNS, index=ours, **options)
     zonebloom.build_index(lake.root, COLUMNS, index=wanted, **options)
-    assert_same_index(made, wanted)
+    assert_same_index(ours, wanted)
     assert index.version == 1
     assert index.search(zonebloom.col("user_id") == lake.table["user_id"][77].as_py()).num_zones_kept < 3
-    assert files_of(made) == named_files(made)
+    assert files_of(ours) == named_files(ours)
 
 
 @pytest.mark.parametrize("kind", ["both", "locator"])
 def test_locators_equal_the_librarys_once_they_are_merged(spark, make_lake, tmp_path, kind):
     lake = make_lake((5000, 3000, 1, 0, 700), row_group_size=1024)
-    made, wanted = tmp_path / "made", tmp_path / "wanted"
+    ours, wanted = tmp_path / "made", tmp_path / "wanted"
     options = {"rows_per_zone": 512, "kind": kind}
-    ZoneBloom(spark).create_index(lake.root, "user_id", index=made, tasks=3, **options)
+    ZoneBloom(spark).create_index(lake.root, "user_id", index=ours, tasks=3, **options)
     zonebloom.build_index(lake.root, "user_id", index=wanted, **options)
-    assert files_of(made) == named_files(made)
+    assert files_of(ours) == named_files(ours)
     if kind == "both":
-        assert_same_index(made, wanted, ["user_id"])
+        assert_same_index(ours, wanted, ["user_id"])
     merged = []
-    for place in (made, wanted):
+    for place in (ours, wanted):
         index = zonebloom.open_index(place)
         index.optimize()
         entry = index._snapshot.manifest.column("user_id")
@@ -138,8 +138,8 @@ def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path,
     with pytest.warns(RuntimeWarning, match=r"part-2\.parquet must be a whole Parquet file"):
         index = ZoneBloom(spark).create_index(lake.root, "user_id")
     assert index.num_fragments == 2
-    found = index.search(zonebloom.col("user_id") == "nobody")
-    assert [file.rpartition("/")[2] for file in found.files] == ["part-2.parquet"]
+    result = index.search(zonebloom.col("user_id") == "nobody")
+    assert [file.rpartition("/")[2] for file in result.files] == ["part-2.parquet"]
 
 
 def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_path):
@@ -149,7 +149,7 @@ def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_pa
     from zonebloom.indexing.fill import BuildPlan, inspect
 
     dataset = open_dataset(flat_lake.root).pin()
-    fragments = [inspect(dataset, path, found, 7)[0] for path, found in dataset.list().items()]
+    fragments = [inspect(dataset, path, fingerprint, 7)[0] for path, fingerprint in dataset.list().items()]
     units = [Unit(fragments[0], 0, fragments[0].num_rows)]
     sizes = []
     for fpp in (0.05, 1e-6):
@@ -157,7 +157,7 @@ def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_pa
         plan = BuildPlan(dataset, store, {"user_id": pa.string()}, options, workers=1)
         common = pickled(("zonebloom.indexing.fill", "build_units", plan))
         batch = pa.RecordBatch.from_pydict({"id": [0]})
-        sizes.append(sum(made.nbytes for made in perform(common, [pickled(units)], [batch])))
+        sizes.append(sum(batch_out.nbytes for batch_out in perform(common, [pickled(units)], [batch])))
         assert sum(path.stat().st_size for path in (tmp_path / str(fpp)).rglob("*.*")) > 10 * sizes[-1]
     assert sizes[1] < 1.1 * sizes[0]
 
@@ -167,7 +167,7 @@ def test_progress_reaches_the_number_of_rows(any_spark, make_lake):
     seen = []
     ZoneBloom(any_spark).create_index(lake.root, "user_id", tasks=9, progress=seen.append)
     assert len(seen) > 3
-    assert [one.rows for one in seen] == sorted(one.rows for one in seen)
+    assert [progress.rows for progress in seen] == sorted(progress.rows for progress in seen)
     assert seen[-1].rows == seen[-1].total_rows == 9000
 
 
@@ -181,28 +181,28 @@ def test_a_task_that_is_run_again_changes_nothing(spark, make_lake, tmp_path, mo
 
 def assert_survives(spark, make_lake, tmp_path, monkeypatch, fault):
     lake = make_lake((3000, 2500, 2000, 1500, 1000, 500))
-    made, wanted = tmp_path / "made", tmp_path / "wanted"
+    ours, wanted = tmp_path / "made", tmp_path / "wanted"
     monkeypatch.setattr(building, "build_units", getattr(faults, fault))
-    ZoneBloom(spark).create_index(lake.root, COLUMNS, index=made, rows_per_zone=256, tasks=2)
+    ZoneBloom(spark).create_index(lake.root, COLUMNS, index=ours, rows_per_zone=256, tasks=2)
     zonebloom.build_index(lake.root, COLUMNS, index=wanted, rows_per_zone=256)
-    assert faults.was_first(made)
-    assert_same_index(made, wanted)
-    orphans = files_of(made) - named_files(made)
+    assert faults.was_first(ours)
+    assert_same_index(ours, wanted)
+    orphans = files_of(ours) - named_files(ours)
     assert orphans or fault != "build_twice"  # who dies before the first batch of zones is full has written nothing
-    ZoneBloom(spark).vacuum_index(made, older_than=timedelta(0))
-    assert files_of(made) == named_files(made)
-    assert_same_index(made, wanted)
+    ZoneBloom(spark).vacuum_index(ours, older_than=timedelta(0))
+    assert files_of(ours) == named_files(ours)
+    assert_same_index(ours, wanted)
 
 
 def test_a_cancelled_build_is_an_error_of_one_line(any_spark, flat_lake, tmp_path, monkeypatch):
     """The same call builds afterwards; a vacuum removes what tasks left; descriptions of the user's jobs return."""
-    made, context = tmp_path / "made", None if is_connect(any_spark) else any_spark.sparkContext
+    place, context = tmp_path / "made", None if is_connect(any_spark) else any_spark.sparkContext
     monkeypatch.setattr(building, "build_units", faults.build_for_ever)
     if context is not None:
         context.setJobDescription("of the user")
 
     def cancel() -> None:
-        while not faults.was_first(made):
+        while not faults.was_first(place):
             time.sleep(0.1)
         (any_spark.interruptTag if context is None else context.cancelJobsWithTag)("zonebloom")
 
@@ -211,14 +211,14 @@ def test_a_cancelled_build_is_an_error_of_one_line(any_spark, flat_lake, tmp_pat
     with pytest.raises(
         StorageError, match="job 'zonebloom build_for_ever: 1 tasks' must run to its end, got "
     ) as caught:
-        ZoneBloom(any_spark).create_index(flat_lake.root, "user_id", index=made, tasks=1)
+        ZoneBloom(any_spark).create_index(flat_lake.root, "user_id", index=place, tasks=1)
     thread.join()
     assert "\n" not in str(caught.value)
-    assert not list(made.glob("versions/*"))
+    assert not list(place.glob("versions/*"))
     monkeypatch.undo()
-    index = ZoneBloom(any_spark).create_index(flat_lake.root, "user_id", index=made, tasks=1)
+    index = ZoneBloom(any_spark).create_index(flat_lake.root, "user_id", index=place, tasks=1)
     index.vacuum(older_than=timedelta(0))
-    assert files_of(made) == named_files(made)
+    assert files_of(place) == named_files(place)
     if context is not None:
         assert context.getLocalProperty("spark.job.description") == "of the user"
         context.setLocalProperty("spark.job.description", None)
@@ -226,32 +226,32 @@ def test_a_cancelled_build_is_an_error_of_one_line(any_spark, flat_lake, tmp_pat
 
 def test_a_build_in_steps_that_fails_goes_on_where_it_ended(spark, make_lake, tmp_path, monkeypatch):
     lake = make_lake((3000, 2500, 2000, 1500))
-    made, wanted = tmp_path / "made", tmp_path / "wanted"
+    built, wanted = tmp_path / "made", tmp_path / "wanted"
     columns = ["user_id", "amount"]
     options = {"rows_per_zone": 2, "commit_every": 4500}
     read = []
     monkeypatch.setattr(building, "build_units", faults.refuse_the_last_file)
     with pytest.raises(StorageError, match="the store must be there"):
-        ZoneBloom(spark).create_index(lake.root, columns, index=made, **options)
-    assert zonebloom.open_index(made).num_fragments == 2
+        ZoneBloom(spark).create_index(lake.root, columns, index=built, **options)
+    assert zonebloom.open_index(built).num_fragments == 2
     monkeypatch.undo()
-    index = ZoneBloom(spark).create_index(lake.root, columns, index=made, progress=read.append, **options)
+    index = ZoneBloom(spark).create_index(lake.root, columns, index=built, progress=read.append, **options)
     assert read[-1].total_rows == 3500
     assert index.indexed_columns()[0].segments.keys() == {"slices"}
     once = zonebloom.build_index(lake.root, columns, index=wanted, **options)
     for column in columns:  # the files that were left have other ids
-        ours, theirs = (one.zone_table(column).to_arrow().drop_columns("fragment_id") for one in (index, once))
+        ours, theirs = (opened.zone_table(column).to_arrow().drop_columns("fragment_id") for opened in (index, once))
         assert ours.equals(theirs)
     with pytest.raises(IndexExistsError):
-        ZoneBloom(spark).create_index(lake.root, columns, index=made, **options)
+        ZoneBloom(spark).create_index(lake.root, columns, index=built, **options)
 
 
 def test_the_end_of_a_build_in_steps_may_run_twice(make_lake, tmp_path):
     lake = make_lake((3000, 2500))
-    made = tmp_path / "made"
-    version = zonebloom.build_index(lake.root, "user_id", index=made, rows_per_zone=2, commit_every=3000).version
-    tasks.call(LocalStore(made), (partial(finish, is_merged=True), (["user_id"],)))
-    assert zonebloom.open_index(made).version == version == 3
+    place = tmp_path / "made"
+    version = zonebloom.build_index(lake.root, "user_id", index=place, rows_per_zone=2, commit_every=3000).version
+    tasks.call(LocalStore(place), (partial(finish, is_merged=True), (["user_id"],)))
+    assert zonebloom.open_index(place).version == version == 3
 
 
 @pytest.mark.parametrize(
@@ -323,16 +323,16 @@ def test_a_frame_that_is_no_plain_scan_is_refused(any_spark, flat_lake):
 @pytest.mark.parametrize("mode", ["incremental", "full", "quick"])
 def test_refresh_makes_what_the_librarys_makes(any_spark, make_lake, tmp_path, mode):
     zb, lake = ZoneBloom(any_spark), make_lake((3000, 2000, 1000))
-    places = made, wanted = tmp_path / "made", tmp_path / "wanted"
+    places = built, wanted = tmp_path / "made", tmp_path / "wanted"
     for place in places:  # by one thread, as several share the files out by chance, and so the zones of what is dropped
         zonebloom.build_index(lake.root, COLUMNS, index=place, rows_per_zone=256, workers=1)
     pq.write_table(make_rows(700, seed=50), lake.root / lake.files[1])
     (lake.root / lake.files[0]).unlink()
     pq.write_table(make_rows(900, seed=51), lake.root / "part-9.parquet")
-    ours, theirs = zb.refresh_index(made, mode), zonebloom.open_index(wanted).refresh(mode)
+    ours, theirs = zb.refresh_index(built, mode), zonebloom.open_index(wanted).refresh(mode)
     assert ours == theirs
     assert ours.num_zones_added == {"incremental": 3 * 7, "full": 3 * 11, "quick": 0}[mode]
-    assert_same_index(made, wanted)
+    assert_same_index(built, wanted)
 
 
 def test_a_refresh_is_committed_in_steps(spark, make_lake):
@@ -396,8 +396,8 @@ def test_indexes_have_names_in_a_system_path(any_spark, flat_lake, tmp_path):
 def test_many_zones_are_sliced_by_a_task(any_spark, make_lake, tmp_path):
     lake = make_lake((9000,))
     zb = ZoneBloom(any_spark)
-    made = zb.create_index(lake.root, "user_id", index=tmp_path / "sliced", rows_per_zone=2)
-    assert made.indexed_columns()[0].segments.keys() == {"slices"}
+    indexed = zb.create_index(lake.root, "user_id", index=tmp_path / "sliced", rows_per_zone=2)
+    assert indexed.indexed_columns()[0].segments.keys() == {"slices"}
     assert files_of(tmp_path / "sliced") == named_files(tmp_path / "sliced")
     plain = zb.create_index(lake.root, "user_id", index=tmp_path / "plain", rows_per_zone=2, optimize=False)
     assert "zones" in plain.indexed_columns()[0].segments

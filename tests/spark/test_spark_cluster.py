@@ -22,9 +22,9 @@ def pids(batches):
 
 
 def test_tasks_run_in_other_processes(any_spark):
-    found = {row.pid for row in any_spark.range(4, numPartitions=4).mapInArrow(pids, "pid long").collect()}
-    assert found
-    assert os.getpid() not in found
+    actual = {row.pid for row in any_spark.range(4, numPartitions=4).mapInArrow(pids, "pid long").collect()}
+    assert actual
+    assert os.getpid() not in actual
 
 
 def test_java_of_the_registry_stands_behind_a_script(tmp_path):

@@ -45,14 +45,14 @@ def table(any_spark, request):
     """Runs the DDL of a table, and drops the table at the end."""
     names: list[str] = []
 
-    def made(name: str, columns: str, clause: str, root: Path, *ddl: str) -> Path:
+    def created(name: str, columns: str, clause: str, root: Path, *ddl: str) -> Path:
         names.append(name)
         any_spark.sql(f"CREATE TABLE {name} ({columns}) USING parquet {clause} LOCATION '{root}'")
         for text in ddl:
             any_spark.sql(text.format(root=root)).collect()
         return root
 
-    yield made
+    yield created
     for name in names:
         any_spark.sql(f"DROP TABLE {name}")
 
@@ -130,9 +130,9 @@ def test_a_lake_of_a_name_has_the_partitions_of_the_table_at_each_query(any_spar
     for ddl, keys in ((None, "12"), ("ADD PARTITION (day=3)", "123"), ("DROP PARTITION (day=1)", "23")):
         if ddl is not None:
             any_spark.sql(f"ALTER TABLE days {ddl}")
-        found = lake.prepare(condition)
-        assert shown(found.frame) == [f"Row(u='{key}-7')" for key in keys]
-        assert found.plan.result.kept.rows == ZONE * len(keys)
+        read = lake.prepare(condition)
+        assert shown(read.frame) == [f"Row(u='{key}-7')" for key in keys]
+        assert read.plan.result.kept.rows == ZONE * len(keys)
 
 
 def test_a_lake_whose_table_is_altered_is_read_as_spark_reads_it(any_spark, table, tmp_path):
@@ -153,9 +153,9 @@ def test_a_lake_whose_table_is_altered_is_read_as_spark_reads_it(any_spark, tabl
         for text in ddl:
             any_spark.sql(text)
         plain = any_spark.table("steps")
-        found = lake.prepare(condition)
-        assert found.method == method, ddl
-        frames = [found.frame, lake.where_in("r", [7]), lake.toDF()]
+        read = lake.prepare(condition)
+        assert read.method == method, ddl
+        frames = [read.frame, lake.where_in("r", [7]), lake.toDF()]
         expected = rows_of_each([plain.where(condition), plain.where("r = 7"), plain])
         assert rows_of_each(frames) == expected, ddl
     with pytest.raises(InvalidArgumentError, match=r"the driver must read what Spark would read, .*EXISTS_DEFAULT"):
@@ -210,8 +210,8 @@ def test_rows_that_are_wider_than_their_files_are_left_to_executors(spark, tmp_p
     write(tmp_path / "wide/a.parquet", land=["DE"] * num_rows, u=range(num_rows), text=texts)
     zonebloom.build_index(tmp_path / "wide", ["land", "u"])
     lake = ZoneBloom(spark).read(str(tmp_path / "wide"))
-    found = lake.prepare("land = 'DE'")
-    assert (found.plan.choice.method, found.frame.count()) == ("plain", num_rows)
+    read = lake.prepare("land = 'DE'")
+    assert (read.plan.choice.method, read.frame.count()) == ("plain", num_rows)
     assert lake.prepare("u = 7").method == "driver"
     with pytest.raises(InvalidArgumentError, match="the driver must hold at most 67,108,864 bytes"):
         lake.where("land = 'DE'", method="driver")
@@ -225,8 +225,8 @@ def test_columns_of_months_prune_nothing_beside_functions(spark, tmp_path):
 
     spark.sql("SELECT 'k' AS u, INTERVAL '1-2' YEAR TO MONTH AS span").write.parquet(str(tmp_path / "spans"))
     zonebloom.build_index(tmp_path / "spans", ["u"])
-    found = ZoneBloom(spark).read(str(tmp_path / "spans")).where((f.col("u") == "k") & (f.length("u") < 2))
-    assert found.count() == 1
+    frame = ZoneBloom(spark).read(str(tmp_path / "spans")).where((f.col("u") == "k") & (f.length("u") < 2))
+    assert frame.count() == 1
 
 
 def test_digits_of_other_scripts_are_no_numbers_of_folders(tmp_path):

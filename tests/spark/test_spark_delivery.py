@@ -95,7 +95,7 @@ def test_a_lost_executor_changes_nothing(remote, make_lake, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "problem"),
     [
         ("__version__ = '0.0.1'", "got version 0.0.1"),
         (
@@ -104,10 +104,10 @@ def test_a_lost_executor_changes_nothing(remote, make_lake, tmp_path, monkeypatc
         ),
     ],
 )
-def test_executors_without_this_version_are_named(remote, flat_lake, tmp_path, text, found):
+def test_executors_without_this_version_are_named(remote, flat_lake, tmp_path, text, problem):
     name = f"{len(text)}.zip"  # shared artifacts lie in one folder
     remote.addArtifacts(zipped(tmp_path / name, text), pyfile=True)
-    message = f"executors must have zonebloom {zonebloom.__version__} as the driver has, {found}"
+    message = f"executors must have zonebloom {zonebloom.__version__} as the driver has, {problem}"
     with pytest.raises(MissingDependencyError, match=message):
         ZoneBloom(remote).create_index(flat_lake.root, "user_id")
 
@@ -136,9 +136,9 @@ def test_a_read_does_without_executors_that_have_no_python(spark, tmp_path, monk
         pq.write_table(pa.table({"key": range(number * 1000, number * 1000 + 1000)}), root / f"{number}.parquet")
     zonebloom.build_index(root, "key", rows_per_zone=10)
     monkeypatch.setattr(session.sparkContext, "pythonExec", str(tmp_path / "no python"))
-    found = ZoneBloom(session).read(str(root)).prepare("key = 1007")
-    assert found.method == "files"
-    assert found.frame.count() == 1
+    read = ZoneBloom(session).read(str(root)).prepare("key = 1007")
+    assert read.method == "files"
+    assert read.frame.count() == 1
     with pytest.raises(InvalidArgumentError, match=r'Cannot run program ".*no python"'):
         ZoneBloom(session).read(str(root)).where("key = 1007", method="row_ranges")
 

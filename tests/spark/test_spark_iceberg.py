@@ -18,7 +18,7 @@ from tests.spark import cluster
 from tests.spark.rows import rows_of_each
 from zonebloom.spark import ZoneBloom
 
-MERGE_ON_READ = ", ".join(f"'write.{one}.mode'='merge-on-read'" for one in ("delete", "update", "merge"))
+MERGE_ON_READ = ", ".join(f"'write.{text}.mode'='merge-on-read'" for text in ("delete", "update", "merge"))
 
 
 def inserts(start: int, stop: int, more: str = "", table: str = "{t}") -> str:
@@ -76,14 +76,14 @@ def assert_agrees(spark, name: str, index: Path, step: str) -> None:
     """By some keys and all rows, by the library and on each way of Spark."""
     theirs, zb = spark.table(f"lake.{name}"), ZoneBloom(spark)
     key = "name" if "name" in theirs.columns else "key"
-    keys = [f"key {one * 7919 % 100_003}" for one in (0, 7, 1, 1020, 2499, 3003, 3500, 3999, 9050, 99_999)]
+    keys = [f"key {number * 7919 % 100_003}" for number in (0, 7, 1, 1020, 2499, 3003, 3500, 3999, 9050, 99_999)]
     keys += ["key of an update", "key of a merge", "key of nobody", "other 3500"]
     condition = f"{key} IN ({', '.join(map(repr, keys))})"
     lake = zb.read(str(folder_of(spark, name)), index=index)
     assert lake.columns == theirs.columns, step
     ways = [lake.where(condition, method=way) for way in ("auto", "driver", "row_ranges", "plain")]
-    expected, every, *found = rows_of_each([theirs.where(condition), theirs, *ways, lake.toDF()])
-    assert found == [*[expected] * len(ways), every], step
+    expected, every, *actual = rows_of_each([theirs.where(condition), theirs, *ways, lake.toDF()])
+    assert actual == [*[expected] * len(ways), every], step
     ours = zonebloom.open_index(index).to_table(zonebloom.col(key).isin(keys))
     assert sorted(map(repr, (tuple(row.values()) for row in ours.to_pylist()))) == expected, step
 
@@ -115,6 +115,6 @@ def test_a_frame_of_icebergs_jar_stands_for_its_table(spark, table, tmp_path):
     spark.sql(f"DELETE FROM lake.{table} WHERE id = 14")
     frame, zb = spark.table(f"lake.{table}"), ZoneBloom(spark)
     zb.create_index(frame, "key", rows_per_zone=256, index=tmp_path / "index")
-    keys = [f"key {one * 7919 % 100_003}" for one in (13, 14, 15)]
-    found = zb.read(frame, index=tmp_path / "index").where_in("key", keys).collect()
-    assert {row.id for row in found} == {13, 15}
+    keys = [f"key {number * 7919 % 100_003}" for number in (13, 14, 15)]
+    rows = zb.read(frame, index=tmp_path / "index").where_in("key", keys).collect()
+    assert {row.id for row in rows} == {13, 15}

@@ -22,5 +22,5 @@ def test_no_life_of_a_lake_loses_or_invents_a_row_of_spark(spark, tmp_path):
     need("spark_4")  # Spark 3.5 reads no BYTE_STREAM_SPLIT
     ended = [run_case(spark, tmp_path, seed) for seed in range(FIRST, FIRST + LIVES)]
     names = list(SOURCES) * 10
-    assert [one.split(":")[0] for one in ended] == names[:LIVES]
-    assert sum(int(one.split()[1]) for one in ended) >= 24 * LIVES, "25 each, but of a table that has no rows"
+    assert [line.split(":")[0] for line in ended] == names[:LIVES]
+    assert sum(int(line.split()[1]) for line in ended) >= 24 * LIVES, "25 each, but of a table that has no rows"

@@ -40,7 +40,7 @@ def check(spark, root, *conditions) -> None:
 def two_cases(tmp_path) -> Path:
     """1000 rows with `key` and `s.x`, and two with `KEY` and `s.X`, which Spark takes for the same."""
     numbers = range(1000)
-    write(tmp_path, "a.parquet", pa.table({"key": numbers, "o": numbers, "s": [{"x": one} for one in numbers]}))
+    write(tmp_path, "a.parquet", pa.table({"key": numbers, "o": numbers, "s": [{"x": number} for number in numbers]}))
     zb.build_index(tmp_path, ["key", "o", "s.x"], rows_per_zone=50)
     write(tmp_path, "b.parquet", pa.table({"KEY": [5005, 5006], "o": [7, 8], "s": [{"X": 5005}, {"X": 6}]}))
     return tmp_path
@@ -62,9 +62,9 @@ def test_a_pruned_join_finds_columns_of_another_case(spark, cased_lake):
     plain, zonebloom = spark.read.parquet(url_of(str(cased_lake))), ZoneBloom(spark)
     small = spark.createDataFrame([(1, 1), (5005, 7), (9999, 9)], "key long, o long")
     for on in ("key", ["key", "o"]):
-        found = zonebloom.prune_join(str(cased_lake), small.select(on), on)
-        assert shown(found.select("key", "o")) == shown(plain.join(small.select(on), on).select("key", "o"))
-        assert found.count() == 2
+        joined = zonebloom.prune_join(str(cased_lake), small.select(on), on)
+        assert shown(joined.select("key", "o")) == shown(plain.join(small.select(on), on).select("key", "o"))
+        assert joined.count() == 2
 
 
 @pytest.mark.filterwarnings("ignore:prune_join:RuntimeWarning")
@@ -85,7 +85,7 @@ def test_row_ranges_of_a_file_with_another_case_are_refused(spark, two_cases):
 
 
 def test_where_spark_distinguishes_case_no_other_spelling_is_taken(any_spark, tmp_path):
-    write(tmp_path, "a.parquet", pa.table({"key": range(100), "s": [{"x": one} for one in range(100)]}))
+    write(tmp_path, "a.parquet", pa.table({"key": range(100), "s": [{"x": number} for number in range(100)]}))
     zb.build_index(tmp_path, ["key", "s.x"], rows_per_zone=10)
     lake = ZoneBloom(any_spark).read(str(tmp_path))
     keys = any_spark.sql("SELECT 5L AS KEY, 1 AS other")

@@ -64,7 +64,7 @@ def rows(number: int) -> pa.Table:
 
 
 def shown(frame) -> Counter:
-    return Counter(tuple("nan" if isinstance(one, float) and math.isnan(one) else repr(one) for one in row)
+    return Counter(tuple("nan" if isinstance(value, float) and math.isnan(value) else repr(value) for value in row)
                    for row in frame.collect())  # fmt: skip
 
 
@@ -85,16 +85,16 @@ HOW = ["inner", "left_semi", "right", "right_outer", "right_semi", "right_anti"]
 def together(frames: list[Any]):
     """The rows of all frames with their numbers, as one frame for one job; columns that a frame lacks are null."""
     tagged = [frame.selectExpr(f"{number} AS asked", "*") for number, frame in enumerate(frames)]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tagged)
+    return reduce(lambda frame, other: frame.unionByName(other, allowMissingColumns=True), tagged)
 
 
 def test_each_join_is_sparks(any_spark, lake):
     small = small_of(any_spark, [8, 8, 16, 99_999_999, None, 24])
     big = any_spark.read.parquet(str(lake))
-    found = [ZoneBloom(any_spark).prune_join(str(lake), small, "key", how=how) for how in HOW]
+    actual = [ZoneBloom(any_spark).prune_join(str(lake), small, "key", how=how) for how in HOW]
     expected = [plainly(big, small, how) for how in HOW]
-    assert [frame.columns for frame in found] == [frame.columns for frame in expected]
-    assert shown(together(found)) == shown(together(expected))
+    assert [frame.columns for frame in actual] == [frame.columns for frame in expected]
+    assert shown(together(actual)) == shown(together(expected))
 
 
 def test_only_files_that_may_hold_a_key_are_read(spark, lake):
@@ -106,7 +106,7 @@ def test_only_files_that_may_hold_a_key_are_read(spark, lake):
 
 
 def test_each_type_of_key(any_spark, tmp_path):
-    found, expected = [], []
+    actual, expected = [], []
     for place, (of_type, (make, indexed, kind)) in enumerate(TYPES.items()):
         folder = tmp_path / of_type
         folder.mkdir()
@@ -117,9 +117,9 @@ def test_each_type_of_key(any_spark, tmp_path):
         small = small_of(any_spark, [None, *(make(i) for i in (1, 9, 301, 9001))], kind)
         pruned = ZoneBloom(any_spark).prune_join(str(folder), small, "key")
         whole = any_spark.read.parquet(str(folder)).join(small, "key")
-        for frames, frame in ((found, pruned), (expected, whole)):
+        for frames, frame in ((actual, pruned), (expected, whole)):
             frames.append(frame.selectExpr(f"{place} AS place", "string(key) AS key", "number"))
-    ours, theirs = (shown(reduce(lambda one, other: one.unionAll(other), frames)) for frames in (found, expected))
+    ours, theirs = (shown(reduce(lambda frame, other: frame.unionAll(other), frames)) for frames in (actual, expected))
     assert ours == theirs
     assert Counter(int(row[0]) for row in theirs.elements()) == dict.fromkeys(range(len(TYPES)), 3)
 
@@ -136,17 +136,17 @@ def test_null_safe_joins(spark, lake):
         "right_semi": f"SELECT * FROM small LEFT SEMI JOIN big ON {condition}",
         "right_anti": f"SELECT * FROM small LEFT ANTI JOIN big ON {condition}",
     }
-    found = [ZoneBloom(spark).prune_join(str(lake), small, "key", how=how, null_safe=True) for how in wanted]
+    actual = [ZoneBloom(spark).prune_join(str(lake), small, "key", how=how, null_safe=True) for how in wanted]
     expected = [spark.sql(text) for text in wanted.values()]
-    assert [frame.columns for frame in found] == [frame.columns for frame in expected]
-    assert shown(together(found)) == shown(together(expected))
+    assert [frame.columns for frame in actual] == [frame.columns for frame in expected]
+    assert shown(together(actual)) == shown(together(expected))
 
 
 def test_several_keys_choose_together(any_spark, lake):
     small = any_spark.createDataFrame([(3, 8 * 5 + 3), (4, 8 * 6 + 4), (4, 8 * 7 + 5)], "day int, key bigint")
     zb = ZoneBloom(any_spark)
-    found = zb.prune_join(str(lake), small, ["key", "day"])
-    rows = shown(found)
+    joined = zb.prune_join(str(lake), small, ["key", "day"])
+    rows = shown(joined)
     assert rows == shown(any_spark.read.parquet(str(lake)).join(small, ["key", "day"]))
     assert rows.total() == 2
     pruned = zb.prune_join(str(lake), small, ["key", "day"], how="left_semi")
@@ -155,8 +155,8 @@ def test_several_keys_choose_together(any_spark, lake):
 
 def test_one_indexed_key_of_two_is_enough(spark, lake):
     small = spark.createDataFrame([(11, 1), (19, 2)], "key bigint, row bigint")
-    found = ZoneBloom(spark).prune_join(str(lake), small, ["key", "row"])
-    rows = shown(found)
+    joined = ZoneBloom(spark).prune_join(str(lake), small, ["key", "row"])
+    rows = shown(joined)
     assert rows == shown(spark.read.parquet(str(lake)).join(small, ["key", "row"]))
     assert rows.total() == 2
     with pytest.raises(ColumnNotFoundError, match="row"):
@@ -202,26 +202,28 @@ def test_row_ranges_with_dates_that_spark_moves_are_sparks_to_read(spark, tmp_pa
 
 def warned(call, match: str):
     with pytest.warns(RuntimeWarning, match=match) as caught:
-        found = call()
-    assert next(one.filename for one in caught if one.category is RuntimeWarning) == __file__
-    return found
+        outcome = call()
+    assert next(warning.filename for warning in caught if warning.category is RuntimeWarning) == __file__
+    return outcome
 
 
 def test_more_keys_than_the_driver_may_hold(spark, lake):
     small = small_of(spark, [8, 16, 24])
     zb = ZoneBloom(spark)
-    found = warned(
+    joined = warned(
         lambda: zb.prune_join(str(lake), small, "key", max_keys=2), "more than 2 distinct keys; raise max_keys"
     )
-    assert shown(found) == shown(spark.read.parquet(str(lake)).join(small, "key"))
+    assert shown(joined) == shown(spark.read.parquet(str(lake)).join(small, "key"))
 
 
 @pytest.mark.usefixtures("few")
 def test_keys_that_every_zone_holds(spark, lake):
     """Few rows of every file would still be read by the driver."""
     small, zb = spark.range(0, 8000, 25).withColumnRenamed("id", "key"), ZoneBloom(spark)
-    found = warned(lambda: zb.prune_join(str(lake), small, "key"), "8 of 8 files may hold one of 320 keys, 100% of the")
-    assert shown(found) == shown(spark.read.parquet(str(lake)).join(small, "key"))
+    joined = warned(
+        lambda: zb.prune_join(str(lake), small, "key"), "8 of 8 files may hold one of 320 keys, 100% of the"
+    )
+    assert shown(joined) == shown(spark.read.parquet(str(lake)).join(small, "key"))
 
 
 @pytest.mark.parametrize(("value", "kind", "says"), [
@@ -262,7 +264,7 @@ REFUSED = [
 
 
 if has("spark_4"):
-    REFUSED += [(types.StringType("UTF8_LCASE"), types.StringType(one)) for one in ("UTF8_LCASE", "UTF8_BINARY")]
+    REFUSED += [(types.StringType("UTF8_LCASE"), types.StringType(text)) for text in ("UTF8_LCASE", "UTF8_BINARY")]
 if hasattr(types, "TimeType"):
     REFUSED += [(types.TimeType(6), types.TimeType(6))]
 

@@ -234,11 +234,11 @@ def check_each_leaf(spark, hard_lake):
     leaf_of = {leaf.format(**values, u32=8 + 2**32 - 50, u64=8 + 2**64 - 50): leaf for leaf in leaves}
     expected = of_plain_read(plain, list(leaf_of))
     for way in ("auto", "row_ranges", "files"):
-        asked = [one for one in expected if way == "auto" or "NaN" not in one]  # see PUSHDOWN
+        asked = [value for value in expected if way == "auto" or "NaN" not in value]  # see PUSHDOWN
         asked = asked if way == "auto" else some(asked, 3)
-        found = of_lake(lake, asked, way)
+        rows = of_lake(lake, asked, way)
         for condition in asked:
-            assert found[condition] == expected[condition], (condition, way)
+            assert rows[condition] == expected[condition], (condition, way)
     everything = kept(lake, "true").rows
     pruned = {leaf for condition, leaf in leaf_of.items() if kept(lake, condition).rows < everything}
     must_prune = [
@@ -300,10 +300,10 @@ def test_columns_and_predicates_are_understood(any_spark, hard_lake):
     ]
     for predicate, text in predicates:
         assert kept(lake, predicate).rows < everything, text
-    pairs = [*((one, one) for one in conditions + whole), *predicates]
-    found = rows_of_each([lake.where(ours) for ours, _ in pairs])
+    pairs = [*((condition, condition) for condition in conditions + whole), *predicates]
+    pruned = rows_of_each([lake.where(ours) for ours, _ in pairs])
     expected = rows_of_each([plain.where(theirs) for _, theirs in pairs])
-    for (ours, _), rows, wanted in zip(pairs, found, expected, strict=True):
+    for (ours, _), rows, wanted in zip(pairs, pruned, expected, strict=True):
         assert rows == wanted, str(ours)
 
 
@@ -313,7 +313,9 @@ def test_integers_of_64_bits_are_evaluated(any_spark, tmp_path):
         write(tmp_path, f"{number}.parquet", pa.table({"n": [number]}))
     zb.build_index(tmp_path, ["n"])
     lake, plain = ZoneBloom(any_spark).read(str(tmp_path)), plain_read(any_spark, tmp_path)
-    asked = [f"n {one}" for n in [*numbers, 2**63] for one in (f"= {n}", f"IN ({n}, 4109125379036153426)")]
+    asked = [
+        f"n {comparison}" for n in [*numbers, 2**63] for comparison in (f"= {n}", f"IN ({n}, 4109125379036153426)")
+    ]
     assert of_lake(lake, asked, "auto") == of_plain_read(plain, asked)
     assert all(kept(lake, f"n = {number}").files == 1 for number in numbers[:4])
 
@@ -333,9 +335,9 @@ def test_a_text_that_looks_like_a_column_is_one_or_the_other(any_spark, tmp_path
         (f.col("a") == "z") | (f.col("a") == "x, y"),
         f.col("a").isin("b, x", "z"),
     ]
-    expected = rows_of_each([plain.where(one) for one in asked])
+    expected = rows_of_each([plain.where(value) for value in asked])
     for way in WAYS:
-        assert rows_of_each([lake.where(one, method=way) for one in asked]) == expected, way
+        assert rows_of_each([lake.where(value, method=way) for value in asked]) == expected, way
 
 
 SETTINGS = [
@@ -360,20 +362,20 @@ SETTINGS = [
 
 def test_settings_of_the_parser_lose_no_row(spark, tmp_path):
     values = ["b", "it's", "its", "x\n", "x\\n", "1", "01", "B", "n", "x", "is", "xn"]
-    for number, one in enumerate(values):
-        write(tmp_path, f"{number}.parquet", pa.table({"a": [one], "b": [one if number % 2 else "b"]}))
+    for number, literal in enumerate(values):
+        write(tmp_path, f"{number}.parquet", pa.table({"a": [literal], "b": [literal if number % 2 else "b"]}))
     zb.build_index(tmp_path, ["a", "b"])
     lake, plain = ZoneBloom(spark).read(str(tmp_path)), plain_read(spark, tmp_path)
     for number, (setting, value, condition) in enumerate(SETTINGS):
         spark.conf.set(setting, value)
         try:
             ways = [way for way in WAYS[:3] if way != WAYS[number % 3]]
-            expected, *found = rows_of_each(
+            expected, *actual = rows_of_each(
                 [plain.where(condition), *(lake.where(condition, method=way) for way in ways)]
             )
         finally:
             spark.conf.unset(setting)
-        for way, rows in zip(ways, found, strict=True):
+        for way, rows in zip(ways, actual, strict=True):
             assert rows == expected, (setting, value, condition, way)
 
 
@@ -416,8 +418,8 @@ def test_nan_as_a_literal_is_found_on_each_way(any_spark, tmp_path):
         ]
         for way in WAYS:
             on_way = asked if way == "driver" else asked[::3]
-            found = rows_of_each([lake.where(condition, method=way) for condition, _ in on_way])
-            assert [len(rows) for rows in found] == [count for _, count in on_way], way
+            pruned = rows_of_each([lake.where(condition, method=way) for condition, _ in on_way])
+            assert [len(rows) for rows in pruned] == [count for _, count in on_way], way
     finally:
         any_spark.conf.unset(PUSHDOWN)
 
@@ -429,9 +431,9 @@ def test_collated_and_padded_columns_are_kept_whole(spark, tmp_path):
     zb.build_index(root, ["c", "p"])
     lake, plain = ZoneBloom(spark).read(str(root)), plain_read(spark, root)
     asked = ["c = 'A'", "p = 'a'", "p = 'a    '"]
-    found = of_lake(lake, asked, "auto")
-    assert found == of_plain_read(plain, asked)
-    assert len(found["c = 'A'"]) == 1
+    rows = of_lake(lake, asked, "auto")
+    assert rows == of_plain_read(plain, asked)
+    assert len(rows["c = 'A'"]) == 1
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -477,8 +479,8 @@ def test_files_that_change_between_listing_and_read_lose_no_row(spark, small_lak
         return plan
 
     monkeypatch.setattr(lake, "_planned", planned)
-    found = len(shown(lake.where("key = 'k-1-7'")))
-    assert found >= {"driver": 3, "files": 1}[way]
+    num_rows = len(shown(lake.where("key = 'k-1-7'")))
+    assert num_rows >= {"driver": 3, "files": 1}[way]
     assert len(shown(lake.where("key = 'k-1-7'"))) == 3
 
 
@@ -547,9 +549,9 @@ def test_one_file_and_a_list_of_files(spark, tmp_path):
     names = [f"day={n}/p {n}.parquet" for n in range(3)]
     for number, name in enumerate(names):
         write(tmp_path, name, pa.table({"key": [f"k-{number}", "x"]}))
-    one = tmp_path / names[0]
-    zb.build_index(one, ["key"])
-    lake = ZoneBloom(spark).read(str(one))
+    file = tmp_path / names[0]
+    zb.build_index(file, ["key"])
+    lake = ZoneBloom(spark).read(str(file))
     assert lake.columns == ["key"]
     assert list(map(len, rows_of_each([lake.where("key = 'k-0'", method=way) for way in WAYS]))) == [1] * len(WAYS)
     zb.build_index([tmp_path / name for name in names[:2]], ["key"], index=tmp_path / "_index")
@@ -618,10 +620,10 @@ def test_old_dates_that_spark_moves_not_and_int96_are_read_as_spark_reads_them(s
         pq.write_table(pa.table({"key": ["a", "a"], "at": column}), root / "p.parquet", **options)
         zb.build_index(root, ["key"])
         lake, plain = ZoneBloom(spark).read(str(root)), plain_read(spark, root)
-        found = lake.prepare("key = 'a'")
-        ours, theirs = rows_of_each([found.frame, plain.where("key = 'a'")])
+        read = lake.prepare("key = 'a'")
+        ours, theirs = rows_of_each([read.frame, plain.where("key = 'a'")])
         assert ours == theirs, name
-        assert found.method == "driver", name
+        assert read.method == "driver", name
 
 
 def test_old_dates_that_spark_is_to_refuse_are_refused(spark, tmp_path):
@@ -637,8 +639,8 @@ def test_old_dates_that_spark_is_to_refuse_are_refused(spark, tmp_path):
         own = str(tmp_path / "own")  # Spark marks its own files, and so reads all their dates
         spark.sql("SELECT 'a' AS key, DATE'1500-01-01' AS at").write.parquet(f"file://{own}")
         zb.build_index(own, ["key"])
-        found = ZoneBloom(spark).read(own).prepare("key = 'a'")
-        assert (found.method, found.frame.collect()[0].at) == ("driver", dt.date(1500, 1, 1))
+        read = ZoneBloom(spark).read(own).prepare("key = 'a'")
+        assert (read.method, read.frame.collect()[0].at) == ("driver", dt.date(1500, 1, 1))
     finally:
         cluster.reset(spark, setting)
 
@@ -732,18 +734,18 @@ def test_long_lists_elsewhere_are_refused_or_left_to_spark(spark, small_lake):
 
 def test_threads_share_a_lake(spark, small_lake):
     lake = ZoneBloom(spark).read(str(small_lake))
-    found: dict[int, int] = {}
+    actual: dict[int, int] = {}
 
     def ask(number):
         plan = lake.plan(f"key = 'k-{number}-7'")
-        found[number] = (lake.where(f"key = 'k-{number}-7'").count(), plan.paths)
+        actual[number] = (lake.where(f"key = 'k-{number}-7'").count(), plan.paths)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {number: (1, (f"part-{number}.parquet",)) for number in range(6)}
+    assert actual == {number: (1, (f"part-{number}.parquet",)) for number in range(6)}
 
 
 def test_a_new_version_of_the_index_is_used(spark, small_lake):
@@ -843,8 +845,8 @@ def test_a_condition_that_depends_on_how_a_row_is_read_gives_the_rows_of_a_plain
     plain, lake = plain_read(any_spark, small_lake), ZoneBloom(any_spark).read(str(small_lake))
     for number, piece in enumerate(BY_READING):
         condition = f"key IN ('k-1-6', 'k-1-7', 'k-4-8', 'k-4-9') AND {piece}"
-        for one in ("auto", "files", "plain"):
-            assert lake.prepare(condition, method=one).method == "plain"
+        for text in ("auto", "files", "plain"):
+            assert lake.prepare(condition, method=text).method == "plain"
         if IS_DEEP or number % 3 == 0:
             expected = shown(plain.where(condition))
             assert expected, piece
@@ -852,9 +854,9 @@ def test_a_condition_that_depends_on_how_a_row_is_read_gives_the_rows_of_a_plain
             assert shown(lake.where(condition, method=way)) == expected, (piece, way)
         if number % 5 == 0:
             assert shown(ZoneBloom(any_spark).read(plain).where(condition)) == shown(plain.where(condition))
-        for one in ("driver", "row_ranges"):
+        for text in ("driver", "row_ranges"):
             with pytest.raises(InvalidArgumentError, match="not determined by the columns of the data set"):
-                lake.where(condition, method=one)
+                lake.where(condition, method=text)
 
 
 def test_a_function_of_the_users_is_evaluated_on_any_way_if_it_is_deterministic(any_spark, small_lake):
@@ -863,9 +865,9 @@ def test_a_function_of_the_users_is_evaluated_on_any_way_if_it_is_deterministic(
     lake = ZoneBloom(any_spark).read(str(small_lake))
     sure = f.udf(lambda key: key.endswith("-7"), "boolean")
     assert lake.prepare(sure("key")).method == "driver"
-    found = lake.prepare((f.col("key") == "k-1-7") & sure.asNondeterministic()("key"))
-    assert found.method == "plain"
-    assert found.frame.count() == 1
+    read = lake.prepare((f.col("key") == "k-1-7") & sure.asNondeterministic()("key"))
+    assert read.method == "plain"
+    assert read.frame.count() == 1
 
 
 def test_what_columns_determine_is_pruned(any_spark, small_lake):
@@ -902,9 +904,9 @@ def test_what_is_no_condition_is_refused_as_spark_refuses_it(any_spark, small_la
 def test_a_long_list_with_escapes_is_sparks_alone(spark, small_lake):
     listed = ", ".join(["'k-1-7'", *(rf"'x\{n}'" for n in range(80))])
     condition = f"key IN ({listed}) AND input_file_name() LIKE '%.parquet'"
-    found = ZoneBloom(spark).read(str(small_lake)).prepare(condition)
-    assert found.method == "plain"
-    assert found.frame.count() == 1
+    read = ZoneBloom(spark).read(str(small_lake)).prepare(condition)
+    assert read.method == "plain"
+    assert read.frame.count() == 1
 
 
 def test_a_lake_has_the_methods_of_a_frame(any_spark, small_lake, capsys):

@@ -61,8 +61,8 @@ def test_only_rows_that_match_leave_an_executor(lake):
         ),  # Spark does the rest
         (IsIn("key", []), []),
     ]:
-        found = sorted(leaving(lake, wanted)["key"].to_pylist())
-        assert found == expected, wanted
+        actual = sorted(leaving(lake, wanted)["key"].to_pylist())
+        assert actual == expected, wanted
 
 
 def test_what_cannot_be_checked_on_its_own_columns_leaves_whole(lake):
@@ -83,12 +83,12 @@ def test_row_ranges_are_read_where_they_are_few_in_every_file(any_spark, lake, f
     opened = ZoneBloom(any_spark).read(str(lake))
     plain = any_spark.read.parquet(str(lake))
     keys = [4, 401, 802, 1203]
-    found = opened.prepare(zb.col("key").isin(keys))
-    assert (found.method, found.plan.result.kept.files) == ("row_ranges", 4)
-    assert found.plan.result.kept.rows <= 8 * 50
-    assert shown(found.frame) == shown(plain.where("key IN (4, 401, 802, 1203)"))
-    assert found.frame.schema == plain.schema
-    assert not found.frame.inputFiles()
+    read = opened.prepare(zb.col("key").isin(keys))
+    assert (read.method, read.plan.result.kept.files) == ("row_ranges", 4)
+    assert read.plan.result.kept.rows <= 8 * 50
+    assert shown(read.frame) == shown(plain.where("key IN (4, 401, 802, 1203)"))
+    assert read.frame.schema == plain.schema
+    assert not read.frame.inputFiles()
     assert shown(opened.where_in("key", keys)) == shown(plain.where("key IN (4, 401, 802, 1203)"))
     assert opened.prepare("name = 'n3'").method == "plain"
     assert "executors read" in str(ZoneBloom(any_spark).explain(str(lake), "key = 401"))

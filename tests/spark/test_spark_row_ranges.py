@@ -54,14 +54,14 @@ def test_located_keys_are_those_of_the_library(any_spark, small_lake):
     pq.write_table(more, small_lake / "unknown.parquet")
     keys = [5, 117, None, 10**9, 399]
     frame = any_spark.createDataFrame([(key,) for key in [*keys, 5]], "key long")
-    found = sorted(map(tuple, ZoneBloom(any_spark).locate(str(small_lake), "x", frame).collect()))
+    actual = sorted(map(tuple, ZoneBloom(any_spark).locate(str(small_lake), "x", frame).collect()))
     wanted = []
     for line in zb.open_index(small_lake).locate("x", pa.array(keys, pa.int64())).to_pylist():
         number = line.pop("key_index")
         of_keys = [key for key in keys if key is not None] if number is None else [keys[number]]
         wanted += [(key, *line.values()) for key in of_keys]
-    assert found == sorted(wanted)
-    assert [row[1:] for row in found if row[0] == 117] == [("1.parquet", 1, 10, 20), ("unknown.parquet", 4, 0, 2)]
+    assert actual == sorted(wanted)
+    assert [row[1:] for row in actual if row[0] == 117] == [("1.parquet", 1, 10, 20), ("unknown.parquet", 4, 0, 2)]
     for wrong in (frame.withColumn("more", frame.key), frame.withColumnRenamed("key", "path")):
         with pytest.raises(InvalidArgumentError, match="keys must have one column"):
             ZoneBloom(any_spark).locate(str(small_lake), "x", wrong)
@@ -91,11 +91,11 @@ def test_candidates_are_those_of_the_library(any_spark, odd_lake):
         "name = 'nobody' OR id = 3",
     )
     for condition in condition_of:
-        found = ZoneBloom(any_spark).search(str(odd_lake), condition).to_arrow()
+        rows = ZoneBloom(any_spark).search(str(odd_lake), condition).to_arrow()
         text = condition.replace(" AND day >= 9", "")
         wanted = zb.open_index(odd_lake).search(text).to_arrow().to_pylist()
-        assert found.to_pylist() == wanted
-        assert found.column_names == ["path", "fragment_id", "start", "stop"]
+        assert rows.to_pylist() == wanted
+        assert rows.column_names == ["path", "fragment_id", "start", "stop"]
 
 
 def test_a_function_gets_the_candidate_rows_and_no_others(any_spark, small_lake):
@@ -117,8 +117,8 @@ def test_row_ranges_may_be_filtered_before_their_rows_are_read(any_spark, small_
         *range(200, 300),
     ]
     table = zb.open_index(small_lake).search("s = 's3'").to_arrow()
-    found = zone_bloom.map_candidates(str(small_lake), table, same, "x long, s string")
-    assert xs(found) == [one + first for first in (0, 100, 200, 300) for one in range(10)]
+    mapped = zone_bloom.map_candidates(str(small_lake), table, same, "x long, s string")
+    assert xs(mapped) == [number + first for first in (0, 100, 200, 300) for number in range(10)]
 
 
 def test_empty_batches_of_a_function_lose_no_rows(any_spark, small_lake):
@@ -127,8 +127,8 @@ def test_empty_batches_of_a_function_lose_no_rows(any_spark, small_lake):
 
 
 def test_a_function_is_called_once_for_each_task_and_tasks_are_packed_by_size(spark, small_lake, monkeypatch):
-    one = ZoneBloom(spark).map_candidates(small_lake, "x >= 0", counted, "num long")
-    assert [row["num"] for row in one.collect()] == [400]
+    mapped = ZoneBloom(spark).map_candidates(small_lake, "x >= 0", counted, "num long")
+    assert [row["num"] for row in mapped.collect()] == [400]
     monkeypatch.setattr(pieces_module, "OPEN_BYTES", pieces_module.TASK_BYTES // 2 + 1)
     four = ZoneBloom(spark).map_candidates(small_lake, "x >= 0", counted, "num long")
     assert [row["num"] for row in four.collect()] == [100] * 4

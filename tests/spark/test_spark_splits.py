@@ -63,22 +63,22 @@ def conditions(rows: pa.Table, count: int, seed: int) -> Iterator[str]:
 
     for _ in range(count):
         shape = rng.randrange(6)
-        one, two, three = leaf(), leaf(), leaf()
+        first, two, three = leaf(), leaf(), leaf()
         yield (
-            one,
-            one,
-            f"{one} AND {two}",
-            f"{one} OR {two}",
-            f"NOT ({one}) AND ({two} OR {three})",
-            f"({one} OR {two}) AND {three}",
+            first,
+            first,
+            f"{first} AND {two}",
+            f"{first} OR {two}",
+            f"NOT ({first}) AND ({two} OR {three})",
+            f"({first} OR {two}) AND {three}",
         )[shape]
 
 
 def test_no_condition_loses_a_row_and_many_prune(spark, odd_lake):
     everything = rows_of(plan_of(odd_lake))
     texts = [*conditions(everything, 150, seed=1)]
-    texts += [f"amount = {one}" for one in ("DOUBLE('NaN')", "0", "0.0", "DOUBLE('-0.0')", "DOUBLE('inf')")]
-    texts += [f"small IN ({one}, 1.5)" for one in ("FLOAT('NaN')", "0", "FLOAT('-0.0')")]
+    texts += [f"amount = {text}" for text in ("DOUBLE('NaN')", "0", "0.0", "DOUBLE('-0.0')", "DOUBLE('inf')")]
+    texts += [f"small IN ({text}, 1.5)" for text in ("FLOAT('NaN')", "0", "FLOAT('-0.0')")]
     texts += [
         "day = '9'",
         "day >= 10",
@@ -108,15 +108,15 @@ def test_a_column_that_a_file_lacks_has_the_value_of_its_folder(tmp_path):
 
 
 def test_all_columns_come_back_as_spark_reads_them(spark, odd_lake):
-    found = rows_of(plan_of(odd_lake)).sort_by("n")
-    names = [f"`{name.replace('`', '``')}`" for name in found.column_names]
+    read = rows_of(plan_of(odd_lake)).sort_by("n")
+    names = [f"`{name.replace('`', '``')}`" for name in read.column_names]
     wanted = arrow_of(native(spark, odd_lake).selectExpr(*names).orderBy("n"))
-    assert found.num_rows == 8 * ROWS_PER_FILE
-    for name in found.column_names:
+    assert read.num_rows == 8 * ROWS_PER_FILE
+    for name in read.column_names:
         if name not in ("amount", "small"):
-            assert found[name].equals(wanted[name]), name
+            assert read[name].equals(wanted[name]), name
     for name in ("amount", "small"):
-        assert list(map(repr, found[name].to_pylist())) == list(map(repr, wanted[name].to_pylist()))
+        assert list(map(repr, read[name].to_pylist())) == list(map(repr, wanted[name].to_pylist()))
 
 
 # --- pruning ----------------------------------------------------------------------------------------------------------
@@ -125,11 +125,11 @@ def test_all_columns_come_back_as_spark_reads_them(spark, odd_lake):
 def test_only_candidate_row_ranges_are_read(odd_lake):
     whole = plan_of(odd_lake)
     assert (whole.num_files, whole.num_rows) == (8, 8 * ROWS_PER_FILE)
-    one = rows_of(whole)["id"][3].as_py()
-    found = plan_of(odd_lake, where=f"id = {one}")
-    assert found.num_rows == ROWS_PER_FILE + ROWS_PER_ZONE  # the file that is not indexed, and one zone
-    assert found.num_files == 2
-    assert plan_of(odd_lake, where=f"id = {one} AND day = 11").num_rows <= ROWS_PER_ZONE
+    key = rows_of(whole)["id"][3].as_py()
+    plan = plan_of(odd_lake, where=f"id = {key}")
+    assert plan.num_rows == ROWS_PER_FILE + ROWS_PER_ZONE  # the file that is not indexed, and one zone
+    assert plan.num_files == 2
+    assert plan_of(odd_lake, where=f"id = {key} AND day = 11").num_rows <= ROWS_PER_ZONE
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,9 @@ def test_a_file_that_is_overwritten_in_place_while_it_is_read_gives_no_rows(smal
     read_rows = DataFile.read_rows
 
     def overwritten(data, *arguments, **options):
-        found = read_rows(data, *arguments, **options)
+        rows = read_rows(data, *arguments, **options)
         os.utime(small_lake / "1.parquet", ns=(1, 1))
-        return found
+        return rows
 
     monkeypatch.setattr(DataFile, "read_rows", overwritten)
     with pytest.raises(DataFileError, match="must not change while it is read"):

@@ -72,8 +72,8 @@ def test_columns_prune_beside_functions_ranges_and_other_conditions(any_spark, r
         assert lake.plan(condition).result.kept.rows == 2 * ROWS, str(condition)
     several = lake.where("r > 5", u == "0-7", zonebloom.col("r") == 7)
     frames = [plain.where(u == "0-7"), lake.where(conditions[2]), lake.where(conditions[3]), several]
-    expected, *found = rows_of_each(frames)
-    assert found == [expected] * 3
+    expected, *actual = rows_of_each(frames)
+    assert actual == [expected] * 3
     assert lake.prepare("r > 5", u == "0-7").plan.result.kept.rows <= ZONE
     with pytest.raises(TypeError, match="a condition must be given, got none"):
         lake.where()
@@ -94,7 +94,7 @@ def test_a_condition_that_prunes_nothing_is_warned_of_once(spark, root):
     lake = ZoneBloom(spark).read(str(root))
     with pytest.warns(RuntimeWarning, match=r"must compare indexed columns .* got lower\(u\) = 'x'") as caught:
         _ = [lake.where("lower(u) = 'x'"), lake.where("lower(u) = 'y'")]
-    assert [one.filename for one in caught if one.category is RuntimeWarning] == [__file__]
+    assert [warning.filename for warning in caught if warning.category is RuntimeWarning] == [__file__]
 
 
 # --- columns and sizes ------------------------------------------------------------------------------------------------
@@ -110,9 +110,9 @@ def test_columns_that_are_asked_for_are_all_that_is_read(any_spark, root):
     assert [frame.columns for frame in frames] == [["day", "at"]] * 5
     expected, *rows = rows_of_each([plain, *frames])
     assert rows == [expected] * 5
-    found = lake.prepare(condition)
-    assert found.method == "driver"
-    assert lake._read_schema(found.plan.condition).names == ["u", "at", "day"]
+    read = lake.prepare(condition)
+    assert read.method == "driver"
+    assert lake._read_schema(read.plan.condition).names == ["u", "at", "day"]
     assert shown(lake.toDF().where("day = '2024-01-02'").limit(1)) == shown(
         any_spark.createDataFrame(
             [(dt.date(2024, 1, 2), plain.collect()[0]["at"] - dt.timedelta(seconds=7))], plain.schema
@@ -149,8 +149,8 @@ def test_spark_is_told_how_large_row_ranges_are(spark, root):
     for condition, is_broadcast in (("r < 100000", False), ("u = '0-7'", True)):
         spark.conf.set("spark.sql.autoBroadcastJoinThreshold", sizes["r < 100000"] // 2)
         try:
-            one, other = (lake.where(condition, method="row_ranges").select("r", name) for name in ("u", "pad"))
-            assert ("BroadcastHashJoin" in explained(one.join(other, "r"))) is is_broadcast, condition
+            left, other = (lake.where(condition, method="row_ranges").select("r", name) for name in ("u", "pad"))
+            assert ("BroadcastHashJoin" in explained(left.join(other, "r"))) is is_broadcast, condition
         finally:
             spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
 
@@ -237,12 +237,12 @@ def test_a_query_has_the_rows_of_spark_and_its_scans_are_pruned(any_spark, table
     for text, pruned in some(PRUNED.items(), each=2):
         scans.clear()
         args = {"u": "0-7"} if ":u" in text else None
-        found, expected = zb.sql(text, args), any_spark.sql(text, args)
+        actual, expected = zb.sql(text, args), any_spark.sql(text, args)
         is_described = has("spark_4") or " mine" not in text  # Spark 3.5 gives no text of a temporary view
         assert len(scans) == (pruned if is_described else 0), text
-        assert found.columns == expected.columns
+        assert actual.columns == expected.columns
         # Connect of Spark 4.0 loses the parameters of a WITH in a union.
-        ours, theirs = map(shown, (found, expected)) if args else rows_of_each([found, expected])
+        ours, theirs = map(shown, (actual, expected)) if args else rows_of_each([actual, expected])
         assert ours == theirs, text
 
 

@@ -34,7 +34,7 @@ CONDITIONS = [
 
 def rows(start: int, stop: int, name: str = "u") -> pa.Table:
     numbers = np.arange(start, stop)
-    users = pa.array([f"{name} {one}" for one in numbers], mask=numbers % 50 == 9)
+    users = pa.array([f"{name} {number}" for number in numbers], mask=numbers % 50 == 9)
     amounts = np.where(numbers % 40 == 3, np.nan, numbers % 37)
     return pa.table({"key": pa.array(numbers, pa.int64()), "user": users, "amount": amounts})
 
@@ -63,7 +63,7 @@ def test_a_lake_in_a_store_lives_as_one_on_a_disk(any_spark, s3, copy, tmp_path)
     zb = ZoneBloom(any_spark, storage_options=s3.options)
     index = zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE)
     wanted = zonebloom.build_index(copy, ["user", "key"], index=tmp_path / "wanted", rows_per_zone=ROWS_PER_ZONE)
-    zones = [one.zone_table("user").to_arrow().drop_columns("fragment_id") for one in (index, wanted)]
+    zones = [opened.zone_table("user").to_arrow().drop_columns("fragment_id") for opened in (index, wanted)]
     assert zones[0].equals(zones[1])
     assert any(key.startswith("_lake é.zonebloom/columns/user/") for key in s3.keys("_lake é"))
 
@@ -101,9 +101,9 @@ def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):
     zonebloom.build_index(url, ["user", "key"], **options)
     zb = ZoneBloom(any_spark, storage_options=s3.options)
     lake = zb.read(url)
-    found = lake.prepare("user = 'u 1203'")
-    assert (found.method, found.plan.result.kept.files) == ("row_ranges", 1)
-    assert found.plan.result.kept.rows <= ROWS_PER_ZONE
+    read = lake.prepare("user = 'u 1203'")
+    assert (read.method, read.plan.result.kept.files) == ("row_ranges", 1)
+    assert read.plan.result.kept.rows <= ROWS_PER_ZONE
     assert not lake.prepare("user = 'nobody'").plan.paths
     assert lake.where_in("key", [5, 1203, 99_999]).count() == 2
     keys = any_spark.createDataFrame([(5,), (1203,), (99_999,)], "key long")
@@ -116,7 +116,7 @@ def test_joins_with_a_lake_in_a_store(any_spark, s3, copy):
     zb = ZoneBloom(any_spark, storage_options=s3.options)
     options = {"rows_per_zone": ROWS_PER_ZONE, "storage_options": s3.options}
     zonebloom.build_index(url, ["user", "key"], **options)
-    small = any_spark.createDataFrame([(one, f"s{one}") for one in (5, 1203, 99_999)], "key long, mark string")
+    small = any_spark.createDataFrame([(number, f"s{number}") for number in (5, 1203, 99_999)], "key long, mark string")
     joined = plain(any_spark, copy).join(small, "key")
     assert shown(zb.prune_join(url, small, on="key")) == shown(joined)
 

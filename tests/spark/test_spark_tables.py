@@ -32,9 +32,9 @@ ROWS_PER_ZONE = 256
 def numbered(start: int, stop: int) -> pa.Table:
     """Rows with an `id` of their own, whose key is a text of it; partition `part` is 0 or 1."""
     ids = range(start, stop)
-    keys = [f"key {one * 7919 % 100_003}" for one in ids]
+    keys = [f"key {number * 7919 % 100_003}" for number in ids]
     return pa.table(
-        {"id": pa.array(ids, pa.int64()), "key": keys, "part": pa.array([one % 2 for one in ids], pa.int32())}
+        {"id": pa.array(ids, pa.int64()), "key": keys, "part": pa.array([number % 2 for number in ids], pa.int32())}
     )
 
 
@@ -56,8 +56,8 @@ class Delta:
         write_deltalake(self.root, numbered(3000, 6000), mode="append")
         add = delta_log.actions(self.root, "add")
         delta_log.commit(self.root, _protocol("deletionVectors"))
-        for one in add[:2]:
-            delta_log.delete_rows(self.root, one, [0, 7, 500])
+        for action in add[:2]:
+            delta_log.delete_rows(self.root, action, [0, 7, 500])
 
     def append(self, rows: pa.Table) -> None:
         write_deltalake(self.root, rows, mode="append")
@@ -70,8 +70,8 @@ class Delta:
         """As deltalake's engine reads it."""
         from deltalake import QueryBuilder
 
-        found = QueryBuilder().register("t", DeltaTable(self.root)).execute("SELECT id, key, part FROM t")
-        return pa.table(found.read_all())
+        live = QueryBuilder().register("t", DeltaTable(self.root)).execute("SELECT id, key, part FROM t")
+        return pa.table(live.read_all())
 
 
 class Iceberg:
@@ -121,10 +121,10 @@ def _protocol(feature: str) -> dict:
 @pytest.fixture(params=["delta", "iceberg"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Delta | Iceberg]:
     """A table of each kind."""
-    made = Delta(tmp_path) if request.param == "delta" else Iceberg(tmp_path)
-    yield made
-    if isinstance(made, Iceberg):
-        made.catalog.close()
+    chosen = Delta(tmp_path) if request.param == "delta" else Iceberg(tmp_path)
+    yield chosen
+    if isinstance(chosen, Iceberg):
+        chosen.catalog.close()
 
 
 def assert_agrees(lake, table) -> None:
@@ -132,18 +132,18 @@ def assert_agrees(lake, table) -> None:
     rows = table.rows()
     every = sorted(rows["id"].to_pylist())
     asked = [0, 14, 15, 1000, 1002, 4003, 4500]
-    wanted = [one for one in asked if one in every]
+    wanted = [value for value in asked if value in every]
     odd = rows.select(["id", "part"]).filter(pc.and_(pc.equal(rows["part"], 1), pc.less(rows["id"], 900)))
-    listed = f"key IN ({', '.join(repr(key(one)) for one in asked)})"
+    listed = f"key IN ({', '.join(repr(key(value)) for value in asked)})"
     frames = [
         lake.toDF(),
         lake.where("part = 1 AND id < 900"),
-        lake.where_in("key", [key(one) for one in asked]),
+        lake.where_in("key", [key(value) for value in asked]),
         *(lake.where(listed, method=method) for method in ("driver", "row_ranges", "plain")),
     ]
-    found = rows_of_each([frame.selectExpr("id") for frame in frames])
+    pruned = rows_of_each([frame.selectExpr("id") for frame in frames])
     expected = [every, sorted(odd["id"].to_pylist()), *[wanted] * 4]
-    assert found == [sorted(f"({one},)" for one in ids) for ids in expected]
+    assert pruned == [sorted(f"({number},)" for number in ids) for ids in expected]
 
 
 # --- build and refresh ------------------------------------------------------------------------------------------------
@@ -151,12 +151,12 @@ def assert_agrees(lake, table) -> None:
 
 def test_a_table_is_built_and_refreshed_as_by_the_library(any_spark, table, tmp_path):
     zb = ZoneBloom(any_spark)
-    places = made, wanted = tmp_path / "made", tmp_path / "wanted"
+    places = built, wanted = tmp_path / "made", tmp_path / "wanted"
     options = {"rows_per_zone": ROWS_PER_ZONE, "kind": "both"}
-    zb.create_index(table.source, "key", index=made, **options)
+    zb.create_index(table.source, "key", index=built, **options)
     zonebloom.build_index(table.source, "key", index=wanted, **options)
     table.append(numbered(6000, 7000))
-    done = zb.refresh_index(table.source, index=made)
+    done = zb.refresh_index(table.source, index=built)
     assert done == zonebloom.open_index(wanted, dataset=table.source).refresh()
     assert done.num_files_added > 0
     ours, theirs = (zb.open_index(table.source, index=place) for place in places)
@@ -166,7 +166,7 @@ def test_a_table_is_built_and_refreshed_as_by_the_library(any_spark, table, tmp_
 
 def test_a_frame_of_all_files_stands_for_their_table(spark, tmp_path):
     table = Delta(tmp_path)
-    files = [str(one) for one in table.root.rglob("*.parquet")]
+    files = [str(path) for path in table.root.rglob("*.parquet")]
     whole, part = spark.read.parquet(*files), spark.read.parquet(*files[:1])
     zb = ZoneBloom(spark)
     index = zb.create_index(whole, "key", rows_per_zone=ROWS_PER_ZONE)
@@ -183,8 +183,8 @@ def test_a_frame_that_names_its_files_as_icebergs_do_stands_for_their_table(spar
     with pytest.raises(InvalidArgumentError, match=r"got other files of .*; pass the path, or the DeltaTable or"):
         ZoneBloom(spark).create_index(frame, "key", index=tmp_path / "made")  # only the catalog knows the version
     metadata = Path(table.source.metadata_location.removeprefix("file://"))
-    for one in metadata.parent.glob("*.metadata.json"):
-        one.rename(metadata.with_name("v1.metadata.json" if one == metadata else f"{one.name}.old"))
+    for path in metadata.parent.glob("*.metadata.json"):
+        path.rename(metadata.with_name("v1.metadata.json" if path == metadata else f"{path.name}.old"))
     index = ZoneBloom(spark).create_index(frame, "key", index=tmp_path / "made")
     assert index.num_fragments == 3
 
@@ -208,9 +208,9 @@ def test_few_zones_are_read_and_explained(spark, table):
     zb = ZoneBloom(spark)
     zonebloom.build_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
     lake = zb.read(table.source, index=table.index)
-    found = lake.prepare(f"key = '{key(4321)}'")
-    assert (found.method, found.plan.result.num_zones_kept) == ("driver", 1)
-    assert found.plan.result.num_zones > 20
+    read = lake.prepare(f"key = '{key(4321)}'")
+    assert (read.method, read.plan.result.num_zones_kept) == ("driver", 1)
+    assert read.plan.result.num_zones > 20
     by_tasks = lake.prepare(f"key = '{key(4321)}'", method="row_ranges")
     assert by_tasks.frame.rdd.getNumPartitions() == 1
     assert ids_of(by_tasks.frame) == [4321]
@@ -255,8 +255,8 @@ def test_identity_partitions_of_iceberg_are_read_from_files_and_exclude_files(sp
         lake = zb.read(source, index=table.index)
         expected = source.scan().to_arrow().sort_by("id").to_pylist()
         assert arrow_of(lake.where("id >= 0", method=method)).sort_by("id").to_pylist() == expected
-        frames = [lake.where(one, method=method).selectExpr("id") for one in ("f = 0.1D", "p = 'b'")]
-        assert rows_of_each(frames) == [sorted(f"({one},)" for one in range(first, 40, 2)) for first in (0, 1)]
+        frames = [lake.where(text, method=method).selectExpr("id") for text in ("f = 0.1D", "p = 'b'")]
+        assert rows_of_each(frames) == [sorted(f"({number},)" for number in range(first, 40, 2)) for first in (0, 1)]
 
 
 def test_a_lance_table_is_built_by_executors_and_its_rows_are_refused_by_name(spark, tmp_path):
@@ -264,9 +264,9 @@ def test_a_lance_table_is_built_by_executors_and_its_rows_are_refused_by_name(sp
     root = tmp_path / "t.lance"
     lance.write_dataset(numbered(0, 3000), str(root), max_rows_per_file=1000).delete("id < 10")
     zb = ZoneBloom(spark)
-    made = zb.create_index(str(root), "key", rows_per_zone=ROWS_PER_ZONE, index=str(tmp_path / "made"))
+    indexed = zb.create_index(str(root), "key", rows_per_zone=ROWS_PER_ZONE, index=str(tmp_path / "made"))
     wanted = zonebloom.build_index(root, "key", rows_per_zone=ROWS_PER_ZONE, index=tmp_path / "wanted")
-    assert made.zone_table("key").to_arrow().equals(wanted.zone_table("key").to_arrow())
-    assert made.to_table(zonebloom.col("key") == key(77))["id"].to_pylist() == [77]
+    assert indexed.zone_table("key").to_arrow().equals(wanted.zone_table("key").to_arrow())
+    assert indexed.to_table(zonebloom.col("key") == key(77))["id"].to_pylist() == [77]
     with pytest.raises(InvalidArgumentError, match=r"must be of Parquet files, got the Lance table .*t\.lance"):
         zb.read(str(root), index=str(tmp_path / "made"))

@@ -115,8 +115,8 @@ def test_partition_columns_are_typed_and_read_as_spark_does(spark, tmp_path):
         theirs = spark.read.parquet(str(lake))
         plan = plan_of(lake)
         assert plan.reading.schema["p"].dataType == theirs.schema["p"].dataType, values
-        found = rows_of(plan)["p"].to_pylist()
-        assert sorted(map(repr, found)) == sorted(repr(row["p"]) for row in theirs.collect()), values
+        parts = rows_of(plan)["p"].to_pylist()
+        assert sorted(map(repr, parts)) == sorted(repr(row["p"]) for row in theirs.collect()), values
 
 
 def test_a_partition_that_only_a_time_zone_can_read_is_a_text(tmp_path):
@@ -129,7 +129,7 @@ def test_a_partition_that_only_a_time_zone_can_read_is_a_text(tmp_path):
 
 def test_every_spark_type_that_is_read_has_one_arrow_type():
     simple = [spark_types.StringType(), spark_types.DateType(), spark_types.TimestampNTZType(), spark_types.ByteType()]
-    nested = [spark_types.ArrayType(one, flag) for one, flag in itertools.product(simple, (True, False))]
+    nested = [spark_types.ArrayType(inner, flag) for inner, flag in itertools.product(simple, (True, False))]
     for of in [*simple, *nested, spark_types.MapType(spark_types.StringType(), nested[0], False)]:
         schema = spark_types.StructType([spark_types.StructField("x", of, True)])
         assert arrow_schema(schema) == to_arrow_schema(schema, **ZONE)
@@ -166,8 +166,8 @@ def test_a_key_of_the_old_calendar_may_be_in_any_row(tmp_path):
     view = zb.build_index(tmp_path, ["born"], rows_per_zone=2).view()
     sent = pickled((view.snapshot.store, 1, view.dataset, dict(view.listing)))
     keys = pa.record_batch({"key": [dt.date(1499, 1, 1), dt.date(2000, 1, 1), None, dt.date(1500, 1, 3)]})
-    found = pa.Table.from_batches(keys_located(sent, "born", [keys])).drop_columns(["path", "fragment_id"])
-    assert sorted(tuple(row.values()) for row in found.to_pylist()) == [
+    lines = pa.Table.from_batches(keys_located(sent, "born", [keys])).drop_columns(["path", "fragment_id"])
+    assert sorted(tuple(row.values()) for row in lines.to_pylist()) == [
         (dt.date(1499, 1, 1), 0, 10),
         (dt.date(1500, 1, 3), 0, 10),
         (dt.date(2000, 1, 1), 8, 10),
@@ -193,9 +193,9 @@ OF_OTHER_KINDS = {
 
 
 def test_a_new_file_of_another_kind_is_refused_as_spark_refuses_it(spark, tmp_path):
-    for kind, (known, new) in OF_OTHER_KINDS.items():
+    for kind, (old, new) in OF_OTHER_KINDS.items():
         (tmp_path / kind).mkdir()
-        pq.write_table(pa.table({"v": known, "k": [1]}), tmp_path / kind / "a.parquet")
+        pq.write_table(pa.table({"v": old, "k": [1]}), tmp_path / kind / "a.parquet")
         zb.build_index(tmp_path / kind, "k")
         pq.write_table(pa.table({"v": new, "k": [1]}), tmp_path / kind / "b.parquet")
         lake = ZoneBloom(spark).read(str(tmp_path / kind))

@@ -58,9 +58,9 @@ def entry_of(filters, kind: str = "zones", number: int = 0) -> SegmentEntry:
 
 def reader_of(segments, kinds=None) -> ColumnReader:
     """A column of some segments, each of a kind; by default zone tables."""
-    entries = [entry_of(one, (kinds or ["zones"] * 99)[number], number) for number, one in enumerate(segments)]
+    entries = [entry_of(segment, (kinds or ["zones"] * 99)[number], number) for number, segment in enumerate(segments)]
     by_path = dict(zip((entry.path for entry in entries), segments, strict=True))
-    return ColumnReader(entries, lambda wanted: [OpenedSegment(one, by_path[one.path]) for one in wanted])
+    return ColumnReader(entries, lambda wanted: [OpenedSegment(value, by_path[value.path]) for value in wanted])
 
 
 def table_of(*fragments: int):
@@ -93,27 +93,31 @@ def addresses(reader, zones) -> list[int]:
 )
 @settings(max_examples=at_depth(300, 40), deadline=None)
 def test_every_zone_has_the_answer_of_its_cheapest_sound_segment(segments, asked):
-    made = [Segment(table_of(*fragments), is_damaged=damaged) for _, fragments, damaged in segments]
-    reader = reader_of(made, [kind for kind, _, _ in segments])
-    known = sorted({one for _, fragments, _ in segments for one in fragments})
-    sound = {one for _, fragments, damaged in segments for one in fragments if not damaged}
-    whole = table_of(*known)
+    opened = [Segment(table_of(*fragments), is_damaged=damaged) for _, fragments, damaged in segments]
+    reader = reader_of(opened, [kind for kind, _, _ in segments])
+    fragment_ids = sorted({fragment for _, fragments, _ in segments for fragment in fragments})
+    sound = {fragment for _, fragments, damaged in segments for fragment in fragments if not damaged}
+    whole = table_of(*fragment_ids)
     hashes = hashes_of(*asked)
-    is_lost = np.array([one not in sound for one in whole.positions.fragment_ids.tolist()])
+    is_lost = np.array([fragment not in sound for fragment in whole.positions.fragment_ids.tolist()])
     for _ in range(2):
-        found = reader.candidates(hashes)
-        assert (np.diff(found) > 0).all()
+        candidates = reader.candidates(hashes)
+        assert (np.diff(candidates) > 0).all()
         may = np.zeros(len(whole), np.bool_)
         may[whole.candidates(hashes)] = True
-        reached = np.isin(whole.positions.addresses, addresses(reader, found))
+        reached = np.isin(whole.positions.addresses, addresses(reader, candidates))
         truth = [
-            one // 100 * 4 + one % 100 // 10 for one in asked if one >= 0 and one // 100 in known and one % 100 < 35
+            value // 100 * 4 + value % 100 // 10
+            for value in asked
+            if value >= 0 and value // 100 in fragment_ids and value % 100 < 35
         ]
-        places = {(one, zone): 4 * known.index(one) + zone for one in known for zone in range(4)}
-        assert all(reached[places[one // 4, one % 4]] for one in truth)
+        places = {
+            (fragment, zone): 4 * fragment_ids.index(fragment) + zone for fragment in fragment_ids for zone in range(4)
+        }
+        assert all(reached[places[number // 4, number % 4]] for number in truth)
         assert not (reached & ~may & ~is_lost).any(), "a sound segment excludes it"
         keys, zones = reader.zones_of_each(hashes)
-        assert sorted(set(addresses(reader, zones))) == sorted(set(addresses(reader, found)))
+        assert sorted(set(addresses(reader, zones))) == sorted(set(addresses(reader, candidates)))
         assert reader.contained(hashes).tolist() == [key in keys for key in range(len(hashes))]
     assert reader.positions.addresses.tolist() == whole.positions.addresses.tolist(), "in order, each once"
 
@@ -154,7 +158,8 @@ def test_what_cannot_be_opened_leaves_its_zones_to_others_or_uncovered():
     reader = ColumnReader(
         entries,
         lambda wanted: [
-            OpenedSegment(one, filters) if one is entries[0] else OpenedSegment(one, None, lost) for one in wanted
+            OpenedSegment(value, filters) if value is entries[0] else OpenedSegment(value, None, lost)
+            for value in wanted
         ],
     )
     assert reader.candidates(hashes_of(5)).tolist() == [0]

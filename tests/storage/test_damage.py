@@ -51,15 +51,15 @@ def check_honest(root: Path) -> None:
             index = zb.open_index(root)
         except (CorruptIndexError, UnsupportedFormatError):
             return
-        found = index.search("c = 31")
+        result = index.search("c = 31")
         assert index.to_table("c = 31")["c"].to_pylist() == [31]
         assert index.to_table("c IS NULL").num_rows == sum(value is None for value in VALUES)
         assert index.to_table("c IN (2, 58, 1000)")["c"].to_pylist() == [2, 58]
         assert index.exists("c", [2, 58]).to_pylist() == [True, True]
         assert index.exists("c", [2, 9999], exact=True).to_pylist() == [True, False]
-    if found.num_rows_kept > 3:
-        assert {reason.code for reason in found.reasons} & {"SEGMENT_CORRUPT", "FORMAT_TOO_NEW"}
-        assert any(issubclass(one.category, RuntimeWarning) for one in caught)
+    if result.num_rows_kept > 3:
+        assert {reason.code for reason in result.reasons} & {"SEGMENT_CORRUPT", "FORMAT_TOO_NEW"}
+        assert any(issubclass(warning.category, RuntimeWarning) for warning in caught)
 
 
 def names_in(folder: Path) -> list[str]:
@@ -67,8 +67,8 @@ def names_in(folder: Path) -> list[str]:
 
 
 def files_of(root: Path, kind: str) -> Path:
-    (found,) = (index_of(root) / kind).rglob("*.*")
-    return found
+    (path,) = (index_of(root) / kind).rglob("*.*")
+    return path
 
 
 def is_rejected(root: Path) -> bool:
@@ -113,9 +113,9 @@ def test_a_flip_in_one_batch_costs_only_its_rows(tmp_path):
     assert len(entry.spans) == 6
     flip(index.root / entry.path, entry.spans[0].num_bytes + entry.spans[1].num_bytes + 50_000, 2)
     with pytest.warns(RuntimeWarning, match="span 2 of segment"):
-        found = zb.open_index(tmp_path).search("c = 7")
-    assert 1024 < found.num_rows_kept < 1024 + 200
-    assert [reason.code for reason in found.reasons] == ["SEGMENT_CORRUPT"]
+        result = zb.open_index(tmp_path).search("c = 7")
+    assert 1024 < result.num_rows_kept < 1024 + 200
+    assert [reason.code for reason in result.reasons] == ["SEGMENT_CORRUPT"]
 
 
 @pytest.mark.parametrize("is_longer", [False, True])
@@ -127,9 +127,9 @@ def test_a_missing_or_longer_file_of_the_index_keeps_everything(root, kind, is_l
     if is_longer:
         path.write_bytes(data + bytes(8))
     with pytest.warns(RuntimeWarning, match="must have|must hold|must be" if is_longer else "must exist"):
-        found = zb.open_index(root).search("c = 31")
-    assert found.num_rows_kept == ROWS
-    assert "SEGMENT_CORRUPT" in {reason.code for reason in found.reasons}
+        result = zb.open_index(root).search("c = 31")
+    assert result.num_rows_kept == ROWS
+    assert "SEGMENT_CORRUPT" in {reason.code for reason in result.reasons}
     check_honest(root)
 
 
@@ -141,8 +141,8 @@ def test_swapped_segments_are_found(root):
     first.write_bytes(data[1])
     second.write_bytes(data[0])
     with pytest.warns(RuntimeWarning):
-        found = zb.open_index(root).search("c = 31")
-    assert found.num_rows_kept == ROWS
+        result = zb.open_index(root).search("c = 31")
+    assert result.num_rows_kept == ROWS
     assert index.version == 2
 
 
@@ -164,9 +164,9 @@ def test_a_version_from_the_future_keeps_everything_and_says_so(root):
     with pytest.warns(RuntimeWarning, match="a newer zonebloom wrote it"):
         index = zb.open_index(root)
     assert index.version == 2
-    found = index.search("c = 31")
-    assert found.num_rows_kept == ROWS
-    assert "FORMAT_TOO_NEW" in {reason.code for reason in found.reasons}
+    result = index.search("c = 31")
+    assert result.num_rows_kept == ROWS
+    assert "FORMAT_TOO_NEW" in {reason.code for reason in result.reasons}
     assert index.to_table("c = 31").num_rows == 1
 
 
@@ -229,10 +229,10 @@ def test_threads_share_a_store_of_more_files_than_stay_open(tmp_path):
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda name: store.read_ranges(name, [(0, 9)]), names * 20))
+            entries = list(pool.map(lambda name: store.read_ranges(name, [(0, 9)]), names * 20))
     finally:
         sys.setswitchinterval(interval)
-    assert found == [[name.encode()] for name in names * 20]
+    assert entries == [[name.encode()] for name in names * 20]
 
 
 def test_a_commit_is_created_if_absent(tmp_path):

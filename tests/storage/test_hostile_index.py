@@ -28,15 +28,15 @@ from zonebloom.stores.local import LocalStore
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Subject:
+def built(tmp_path_factory) -> Subject:
     """A lake of the keys 0 to 599 in two files, with an index of every kind of file."""
     return Subject.made(tmp_path_factory.mktemp("hostile"))
 
 
 @pytest.fixture
-def subject(made) -> Subject:
-    made.put(made.files)
-    return made
+def subject(built) -> Subject:
+    built.put(built.files)
+    return built
 
 
 def rewrite(subject: Subject, change: Callable[[dict[str, Any]], object]) -> None:
@@ -53,8 +53,8 @@ def assert_every_row_is_found(subject: Subject, *, is_damaged: bool = True) -> N
         for key in (0, 299, 300, 599):
             assert index.to_table(zb.Equals("k", key))["k"].to_pylist() == [key]
             assert index.to_table(zb.Equals("s", f"text {key}"))["k"].to_pylist() == [key]
-        found = index.search(zb.Equals("k", 7))
-    assert not is_damaged or {"SEGMENT_CORRUPT"} <= {reason.code for reason in found.reasons}
+        result = index.search(zb.Equals("k", 7))
+    assert not is_damaged or {"SEGMENT_CORRUPT"} <= {reason.code for reason in result.reasons}
 
 
 # --- version files ----------------------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def test_spans_that_no_file_has(subject, kind):
 
 
 def test_runs_of_all_ids_take_no_time(subject):
-    """Four thousand million ids: they were made a set."""
+    """Four thousand million ids: they became a set."""
 
     def change(body: dict[str, Any]) -> None:
         everything = [[0, 2**32 - 1]]
@@ -388,5 +388,5 @@ def test_joined_runs_hold_the_same_ids():
     random = np.random.default_rng(3)
     for _ in range(200):
         starts = random.integers(0, 40, 6).tolist()
-        found = [(start, start + int(random.integers(1, 9))) for start in starts]
-        assert joined_runs(found) == runs(one for start, stop in found for one in range(start, stop))
+        spans = [(start, start + int(random.integers(1, 9))) for start in starts]
+        assert joined_runs(spans) == runs(number for start, stop in spans for number in range(start, stop))

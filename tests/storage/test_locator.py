@@ -63,7 +63,7 @@ def opened(root: Path, entries: list[SegmentEntry]) -> list[LocatorSegment]:
 
 def merged(root: Path, entries: list[SegmentEntry]) -> SegmentEntry:
     segments = opened(root, entries)
-    return merge_locators(LocalStore(root), "key", segments, [np.ones(len(one), bool) for one in segments])
+    return merge_locators(LocalStore(root), "key", segments, [np.ones(len(segment), bool) for segment in segments])
 
 
 def zones_of_rows(fragments: Fragments, rows_per_zone: int = 10) -> dict[int, list[tuple[int, int]]]:
@@ -78,12 +78,12 @@ def zones_of_rows(fragments: Fragments, rows_per_zone: int = 10) -> dict[int, li
 
 
 def zones_of_segments(segments: list[LocatorSegment], hashes: np.ndarray) -> list[list[tuple[int, int]]]:
-    found: list[list[tuple[int, int]]] = [[] for _ in hashes]
+    actual: list[list[tuple[int, int]]] = [[] for _ in hashes]
     for segment in segments:
         keys, zones = segment.lookup(hashes)
         for key, zone in zip(keys.tolist(), zones.tolist(), strict=True):
-            found[key].append((int(segment.positions.fragment_ids[zone]), int(segment.positions.zone_starts[zone])))
-    return [sorted(one) for one in found]
+            actual[key].append((int(segment.positions.fragment_ids[zone]), int(segment.positions.zone_starts[zone])))
+    return [sorted(pairs) for pairs in actual]
 
 
 def assert_all_zones_are_named(segments: list[LocatorSegment], fragments: Fragments, rows_per_zone: int = 10) -> None:
@@ -93,7 +93,7 @@ def assert_all_zones_are_named(segments: list[LocatorSegment], fragments: Fragme
     present = np.array(chosen, np.uint64) << np.uint64(23)
     hashes = random.permutation(np.concatenate((present, random.integers(0, 2**64, 30, np.uint64))))
     named = zones_of_segments(segments, hashes)
-    assert named == [expected.get(int(one) >> 23, []) for one in hashes]
+    assert named == [expected.get(int(key_hash) >> 23, []) for key_hash in hashes]
     wanted = {zone for zones in named for zone in zones}
     for segment in segments:
         where = list(zip(segment.positions.fragment_ids.tolist(), segment.positions.zone_starts.tolist(), strict=True))
@@ -247,16 +247,16 @@ def test_merges_in_any_order_give_the_same_bytes(tmp_path_factory, data, distinc
         patch.setattr(merging, "_CHUNK_PAGES", 1)
         fragments = integers(5000, 30, 0, 2500, 1, 700, distinct=distinct, nulls=0.1)
         [whole] = build(root, fragments)
-        left = [build(root, {one: values})[0] for one, values in fragments.items() if len(values)]
+        left = [build(root, {fragment: values})[0] for fragment, values in fragments.items() if len(values)]
         while len(left) > 1:
             chosen = data.draw(st.lists(st.sampled_from(left), min_size=2, unique_by=id))
-            left = [one for one in left if one not in chosen] + [merged(root, chosen)]
+            left = [segment for segment in left if segment not in chosen] + [merged(root, chosen)]
         assert (root / left[0].path).read_bytes() == (root / whole.path).read_bytes()
 
 
 def test_a_merge_leaves_out_zones_that_are_gone(tmp_path):
     fragments = integers(3000, 200, 999)
-    segments = opened(tmp_path, [build(tmp_path, {one: values})[0] for one, values in fragments.items()])
+    segments = opened(tmp_path, [build(tmp_path, {fragment: values})[0] for fragment, values in fragments.items()])
     live = [np.ones(len(segments[0]), bool), np.zeros(len(segments[1]), bool), np.ones(len(segments[2]), bool)]
     live[2][:5] = False
     [rest] = opened(tmp_path, [merge_locators(LocalStore(tmp_path), "key", segments, live)])
@@ -265,16 +265,16 @@ def test_a_merge_leaves_out_zones_that_are_gone(tmp_path):
     expected = zones_of_rows({3: first, 7: last})
     hashes = np.concatenate([hashing.hash_array(values) for values in fragments.values()])[::9]
     gone = {(7, start) for start in range(0, 50, 10)}
-    wanted = [[zone for zone in expected.get(one >> 23, []) if zone not in gone] for one in hashes.tolist()]
+    wanted = [[zone for zone in expected.get(key_hash >> 23, []) if zone not in gone] for key_hash in hashes.tolist()]
     assert zones_of_segments([rest], hashes) == wanted
 
 
 def test_a_merge_of_a_damaged_segment_leaves_nothing(tmp_path):
-    entries = [build(tmp_path, {one: values})[0] for one, values in integers(3000, 2000).items()]
+    entries = [build(tmp_path, {fragment: values})[0] for fragment, values in integers(3000, 2000).items()]
     segments = opened(tmp_path, entries)
     flip(tmp_path / entries[1].path, 5000, 3)
     with pytest.raises(CorruptIndexError, match=r"page 1 of segment .* must have the checksum"):
-        merge_locators(LocalStore(tmp_path), "key", segments, [np.ones(len(one), bool) for one in segments])
+        merge_locators(LocalStore(tmp_path), "key", segments, [np.ones(len(segment), bool) for segment in segments])
     assert len(list(tmp_path.rglob("*.locator"))) == 2
 
 
@@ -296,7 +296,7 @@ def test_the_pages_are_those_of_the_reference(tmp_path):
     pairs = {key << zone_bits | where.index(zone) for key, zones in zones_of_rows(fragments).items() for zone in zones}
     pages = reference.locator_pages(pairs)
     data = (tmp_path / entry.path).read_bytes()
-    assert [data[at : at + 4088] for at in range(0, entry.spans[0].num_bytes, 4096)] == [one[:4088] for one in pages]
+    assert [data[at : at + 4088] for at in range(0, entry.spans[0].num_bytes, 4096)] == [page[:4088] for page in pages]
     assert segment.layout.num_pairs == len(pairs)
 
 
@@ -341,7 +341,7 @@ def test_a_key_reads_8_kilobytes_at_most(tmp_path, monkeypatch):
         assert len(segment.candidates(np.array([hash_]))) == 1
         assert store.num_bytes <= 8192
         num_reads.append(store.num_reads)
-    assert sum(one == 1 for one in num_reads) > len(hashes) / 2, num_reads
+    assert sum(read == 1 for read in num_reads) > len(hashes) / 2, num_reads
     assert max(num_reads) <= 2
     assert entry.num_bytes / 1_200_000 < 4.2
 
@@ -361,25 +361,25 @@ def test_interpolation_gives_all_pages_of_a_key(num_pages, zone_bits, kind, seed
     random = np.random.default_rng(seed)
     end = 1 << (41 + zone_bits)
     if kind == "uniform":
-        drawn = [int(one) % end for one in random.integers(0, 2**64, 4 * num_pages, np.uint64)]
+        drawn = [int(number) % end for number in random.integers(0, 2**64, 4 * num_pages, np.uint64)]
     elif kind == "clustered":
-        centres = [int(one) % end for one in random.integers(0, 2**64, 3, np.uint64)]
-        drawn = [min(centres[one % 3] + one, end - 1) for one in range(4 * num_pages)]
+        centres = [int(number) % end for number in random.integers(0, 2**64, 3, np.uint64)]
+        drawn = [min(centres[number % 3] + number, end - 1) for number in range(4 * num_pages)]
     elif kind == "consecutive":
         drawn = list(range(end - 2 * num_pages, end))
     elif kind == "two ends":
         drawn = [*range(num_pages), *range(end - num_pages, end)]
     else:
-        drawn = [int(end * one**2) for one in random.random(4 * num_pages)]
-    drawn = sorted({one for one in drawn if 0 <= one < end})
+        drawn = [int(end * share**2) for share in random.random(4 * num_pages)]
+    drawn = sorted({pair for pair in drawn if 0 <= pair < end})
     firsts = sorted(random.permutation(len(drawn))[:num_pages].tolist())
-    firsts = [drawn[one] for one in firsts]
+    firsts = [drawn[place] for place in firsts]
     assert len(firsts) == num_pages
     deviations = locator_layout.deviations_of(np.array(firsts, np.uint64), zone_bits)
     layout = locator_layout.LocatorLayout(1 << zone_bits, 1 << 40, num_pages, tuple(firsts[::511]), deviations)
     assert all(least <= 0 <= greatest for least, greatest in deviations)
-    near = [one + step for one in firsts for step in (-1, 0, 1)]
-    for pair in [0, end - 1, *near, *(int(one) % end for one in random.integers(0, 2**64, 200, np.uint64))]:
+    near = [first + step for first in firsts for step in (-1, 0, 1)]
+    for pair in [0, end - 1, *near, *(int(number) % end for number in random.integers(0, 2**64, 200, np.uint64))]:
         least = max(0, min(pair, end - 1)) >> zone_bits << zone_bits
         greatest = least + (1 << zone_bits) - 1
         begin, last = layout.window(least, greatest)
@@ -500,8 +500,8 @@ def rewritten(root: Path, entry: SegmentEntry, **changes) -> SegmentEntry:
     """The segment with another layout in a tail whose checksum holds: what a hostile writer would make."""
     path = root / entry.path
     [segment] = opened(root, [entry])
-    known = segment.layout
-    fields = {name: getattr(known, name) for name in ("num_zones", "num_pairs", "num_pages", "roots")} | changes
+    layout = segment.layout
+    fields = {name: getattr(layout, name) for name in ("num_zones", "num_pairs", "num_pages", "roots")} | changes
     positions = fields.pop("positions", segment.positions[: max(fields["num_zones"], 0)])
     tail = locator_layout.encode_tail(locator_layout.LocatorLayout(**fields), positions).to_pybytes()
     path.write_bytes(path.read_bytes()[: -entry.spans[-1].num_bytes] + tail)
@@ -511,12 +511,12 @@ def rewritten(root: Path, entry: SegmentEntry, **changes) -> SegmentEntry:
 def test_a_file_that_a_vacuum_removes_while_it_is_merged_is_damage(tmp_path):
     """Interleavings from seed 50000431: an optimize raised a bare FileNotFoundError of the store."""
     entries = [build(tmp_path, {number: pa.array(range(100))})[0] for number in range(2)]
-    objects = Objects({one.path: ((tmp_path / one.path).read_bytes(), 0.0) for one in entries})
+    objects = Objects({entry.path: ((tmp_path / entry.path).read_bytes(), 0.0) for entry in entries})
     store = MemoryStore(objects)
     segments = [LocatorSegment(store, entry) for entry in entries]
     del objects.found[entries[1].path]
     with pytest.raises(CorruptIndexError, match=f"{entries[1].path} must exist, got no such file"):
-        merge_locators(store, "key", segments, [np.ones(len(one), bool) for one in segments])
+        merge_locators(store, "key", segments, [np.ones(len(segment), bool) for segment in segments])
 
 
 @pytest.mark.parametrize(
@@ -563,7 +563,7 @@ def test_roots_that_do_not_ascend_read_nothing_outside(tmp_path, way):
 
 
 def test_zones_out_of_order_are_not_merged(tmp_path):
-    [entry, other] = [build(tmp_path, {one: values})[0] for one, values in integers(3000, 20).items()]
+    [entry, other] = [build(tmp_path, {fragment: values})[0] for fragment, values in integers(3000, 20).items()]
     [segment] = opened(tmp_path, [entry])
     hostile = rewritten(tmp_path, entry, positions=segment.positions[np.arange(len(segment))[::-1].copy()])
     with pytest.raises(CorruptIndexError, match="must have its zones in order of fragment and start"):

@@ -57,8 +57,8 @@ def assert_it_answers(index) -> None:
         ("name = 'n 41'", [41]),
         ("code IN (7, 1393)", [1, 199]),
     ):
-        found = index.search(where)
-        assert (found.reasons, found.num_zones_kept, found.num_zones) == ((), len(ids), 10), where
+        result = index.search(where)
+        assert (result.reasons, result.num_zones_kept, result.num_zones) == ((), len(ids), 10), where
         assert index.to_table(where)["id"].to_pylist() == ids
     assert index.to_table("name IS NULL")["id"].to_pylist() == [0, 50, 100, 150]
     assert index.exists("id", [1, 199, 200]).to_pylist() == [True, True, False]
@@ -67,7 +67,7 @@ def assert_it_answers(index) -> None:
 
 def test_an_index_with_levels_is_read(lake):
     index = zb.open_index(lake)
-    assert {one.name: one.kind for one in index.indexed_columns()} == {
+    assert {column.name: column.kind for column in index.indexed_columns()} == {
         "id": "both",
         "name": "bloom",
         "code": "locator",
@@ -75,7 +75,7 @@ def test_an_index_with_levels_is_read(lake):
     assert_it_answers(index)
     assert index.status().is_fresh
     assert index.verify(sample=1.0).is_sound
-    assert [one.number for one in index.versions()] == [1, 2, 3, 4]
+    assert [version.number for version in index.versions()] == [1, 2, 3, 4]
     assert zb.open_index(lake, version=1).search("id = 5").num_zones_kept == 1
 
 

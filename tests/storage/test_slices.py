@@ -72,7 +72,7 @@ def write_slices(root: Path, filters: np.ndarray, positions: ZonePositions | Non
 
 def expected_zones(filters: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     """May-contain by the definition, in plain integers."""
-    found = np.zeros(len(filters), bool)
+    bits = np.zeros(len(filters), bool)
     num_blocks = filters.shape[1]
     for value in hashes.tolist():
         rows = rows_of_hash(value, num_blocks)
@@ -80,8 +80,8 @@ def expected_zones(filters: np.ndarray, hashes: np.ndarray) -> np.ndarray:
         for row in rows:
             block, word, bit = row // 256, row // 32 % 8, row % 32
             matching &= (filters[:, block, word] >> np.uint32(bit)) & np.uint32(1) == 1
-        found |= matching
-    return found
+        bits |= matching
+    return bits
 
 
 def hashes_of(count: int, seed: int = 1) -> np.ndarray:
@@ -156,9 +156,9 @@ def test_zone_runs_keep_any_positions(zones):
         position[fragment_id] = start + length
     columns = [np.array([row[i] for row in rows], np.uint64) for i in range(3)]
     positions = ZonePositions(*columns, np.array([row[3] for row in rows], bool))
-    found = zone_runs.positions_of(zone_runs.runs_of(positions), len(rows), "s")
+    actual = zone_runs.positions_of(zone_runs.runs_of(positions), len(rows), "s")
     for name in ("fragment_ids", "zone_starts", "zone_lengths", "has_null"):
-        assert np.array_equal(getattr(found, name), getattr(positions, name))
+        assert np.array_equal(getattr(actual, name), getattr(positions, name))
 
 
 def test_a_regular_file_is_one_run():
@@ -251,8 +251,8 @@ def test_threads_share_a_segment(tmp_path):
     segment = SliceSegment(LocalStore(tmp_path), write_slices(tmp_path, filters))
     keys = [hashes_of(count, seed) for seed in range(20) for count in (1, 2, FEW_HASHES + 1)]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(segment.may_contain, keys))
-    assert all(np.array_equal(one, expected_zones(filters, key)) for one, key in zip(found, keys, strict=True))
+        entries = list(pool.map(segment.may_contain, keys))
+    assert all(np.array_equal(answer, expected_zones(filters, key)) for answer, key in zip(entries, keys, strict=True))
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
@@ -317,8 +317,8 @@ def test_rows_that_changed_places_are_found(tmp_path):
     path = tmp_path / entry.path
     layout = SliceSegment(LocalStore(tmp_path), entry).layout
     data = bytearray(path.read_bytes())
-    one, other = layout.offset(0), layout.offset(300)
-    data[one : one + 64], data[other : other + 64] = data[other : other + 64], data[one : one + 64]
+    start, other = layout.offset(0), layout.offset(300)
+    data[start : start + 64], data[other : other + 64] = data[other : other + 64], data[start : start + 64]
     path.write_bytes(bytes(data))
     assert not SliceSegment(LocalStore(tmp_path), entry).verify()
 

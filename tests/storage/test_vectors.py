@@ -43,24 +43,24 @@ def lake(tmp_path: Path) -> Path:
 
 
 def test_hashes() -> None:
-    golden = {one["type"]: one["values"] for one in read("hashes")}
+    golden = {row["type"]: row["values"] for row in read("hashes")}
     assert golden.keys() == {str(kind) for kind in INPUTS}
     for kind, (values, _) in INPUTS.items():
-        wanted = [int(one["xxh64"], 16) for one in golden[str(kind)]]
+        wanted = [int(row["xxh64"], 16) for row in golden[str(kind)]]
         assert hash_array(make(values, kind)).tolist() == wanted, kind
-        assert [xxhash.xxh64_intdigest(bytes.fromhex(one["input"])) for one in golden[str(kind)]] == wanted
+        assert [xxhash.xxh64_intdigest(bytes.fromhex(row["input"])) for row in golden[str(kind)]] == wanted
 
 
 def test_filters() -> None:
-    for one in read("filters"):
-        blocks = np.zeros((one["num_blocks"], 8), np.uint32)
-        filter_insert(blocks, hash_array(make(list(range(one["num_keys"])), pa.int64())))
-        assert blocks.astype("<u4").tobytes().hex() == one["bitset"]
+    for row in read("filters"):
+        blocks = np.zeros((row["num_blocks"], 8), np.uint32)
+        filter_insert(blocks, hash_array(make(list(range(row["num_keys"])), pa.int64())))
+        assert blocks.astype("<u4").tobytes().hex() == row["bitset"]
 
 
 def test_sizes() -> None:
-    for one in read("sizes"):
-        assert num_blocks_for(one["ndv"], one["fpp"], "exact") == one["exact"]
+    for row in read("sizes"):
+        assert num_blocks_for(row["ndv"], row["fpp"], "exact") == row["exact"]
 
 
 def test_the_index_gives_its_answers(lake: Path) -> None:
@@ -73,7 +73,7 @@ def test_the_index_gives_its_answers(lake: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", json.loads((VECTORS / "malformed" / "files.json").read_text("utf-8")), ids=lambda one: one["file"]
+    "damage", json.loads((VECTORS / "malformed" / "files.json").read_text("utf-8")), ids=lambda case: case["file"]
 )
 def test_a_malformed_file_is_refused_or_costs_no_row(lake: Path, damage: dict[str, str]) -> None:
     shutil.copyfile(VECTORS / "malformed" / damage["file"], lake.with_name("_lake.zonebloom") / damage["instead of"])

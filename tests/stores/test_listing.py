@@ -65,13 +65,13 @@ def some_keys(source: random.Random, count: int) -> list[str]:
 def test_all_keys_are_listed(order, kind):
     source = random.Random(order)
     for _ in range(300):
-        known = some_keys(source, source.choice([0, 1, 5, 40]))
-        gone = set(source.sample(known, int(len(known) * source.choice([0, 0.2, 1]))))
-        there = [key for key in known if key not in gone] + some_keys(source, source.choice([0, 3, 60]))
+        keys = some_keys(source, source.choice([0, 1, 5, 40]))
+        gone = set(source.sample(keys, int(len(keys) * source.choice([0, 0.2, 1]))))
+        there = [key for key in keys if key not in gone] + some_keys(source, source.choice([0, 3, 60]))
         bucket = kind(list(dict.fromkeys(there)), ORDERS[order], page=source.choice([1, 2, 7]))
-        cuts = source.sample(known, min(len(known), source.choice([0, 1, 4, 20])))
-        found = listed_in_parts(sorted(cuts) if source.random() < 0.8 else cuts, bucket.read)
-        assert found == {key: Fingerprint(len(key), 0) for key in there}
+        cuts = source.sample(keys, min(len(keys), source.choice([0, 1, 4, 20])))
+        entries = listed_in_parts(sorted(cuts) if source.random() < 0.8 else cuts, bucket.read)
+        assert entries == {key: Fingerprint(len(key), 0) for key in there}
 
 
 def test_a_part_is_one_page_where_most_keys_are_known():

@@ -121,11 +121,11 @@ def test_near_ranges_come_in_one_request_and_far_ones_at_once(s3: Bucket):
     s3.put("x/one", data)
     ranges = [(0, 10), (250_000, 10), (10 << 20, 100), (0, 100), ((20 << 20) - 7, 7)]
     with s3.server.recorded() as requests:
-        found = store.read_ranges("one", ranges)
-    assert found == [data[at : at + length] for at, length in ranges]
+        pieces = store.read_ranges("one", ranges)
+    assert pieces == [data[at : at + length] for at, length in ranges]
     assert len(requests) == 3
     assert store.traffic.num_requests == 3
-    assert store.traffic.bytes_read == sum(one.num_bytes for one in requests) == 250_010 + 100 + 7
+    assert store.traffic.bytes_read == sum(request.num_bytes for request in requests) == 250_010 + 100 + 7
     assert store.read_ranges("one", [(1, 19 << 20)]) == [data[1 : (19 << 20) + 1]]
 
 
@@ -165,7 +165,7 @@ def test_a_mapping_fetches_what_is_needed_once(s3: Bucket):
         mapping.need([(5000, 10), (11 << 20, 5)])
         mapping.need([(5001, 3)])
         mapping.need([(len(data) - 3, 3)])
-    assert sum(one.num_bytes for one in requests) < 20_000
+    assert sum(request.num_bytes for request in requests) < 20_000
     buffer = mapping.buffer
     mapping.release()
     assert buffer[5000:5010].to_pybytes() == data[5000:5010]
@@ -175,8 +175,8 @@ def test_a_mapping_fetches_what_is_needed_once(s3: Bucket):
 
 
 def test_a_long_listing_takes_one_request_a_part_all_at_once(s3: Bucket):
-    known = [f"day={number % 7}/part-{number:05}.parquet" for number in range(2600)]
-    for key in known[5:]:
+    keys = [f"day={number % 7}/part-{number:05}.parquet" for number in range(2600)]
+    for key in keys[5:]:
         s3.put_at_once(f"lake/{key}", b"x")
     new = ["a", "day=3/part-00000", "day=3/part-99999", "zzz"]
     for key in [*(f"lake/{key}" for key in new), "lak", "lake", "lake-0", "lakf"]:
@@ -188,14 +188,14 @@ def test_a_long_listing_takes_one_request_a_part_all_at_once(s3: Bucket):
         all_asked.wait(20)
 
     with s3.server.recorded() as requests, s3.server.misbehaving(fault):
-        found = store.files("", known)
+        paths = store.files("", keys)
     assert not all_asked.broken
-    assert list(found) == sorted([*known[5:], *new])
+    assert list(paths) == sorted([*keys[5:], *new])
     assert len(requests) == store.traffic.num_requests == 4
     with s3.server.recorded() as requests:
-        assert store.files("") == found
+        assert store.files("") == paths
     assert len(requests) == 3
-    assert store.files("day=3", known) == store.files("day=3") != {}
+    assert store.files("day=3", keys) == store.files("day=3") != {}
 
 
 def test_a_listing_in_parts_is_the_plain_one(s3: Bucket, monkeypatch):
@@ -210,15 +210,15 @@ def test_a_listing_in_parts_is_the_plain_one(s3: Bucket, monkeypatch):
             "/".join("".join(source.choices(letters, k=source.randrange(1, 4))) for _ in range(source.randrange(1, 4)))
             for _ in range(300)
         }
-        known = source.sample(sorted(names), source.choice([0, 50, 250]))
-        there = [name for name in names if name not in known or source.random() < source.choice([0, 0.5, 0.9])]
+        sample = source.sample(sorted(names), source.choice([0, 50, 250]))
+        there = [name for name in names if name not in sample or source.random() < source.choice([0, 0.5, 0.9])]
         for name in there:
             s3.put_at_once(f"{life}/{name}", name.encode())
         store = open_store(s3.url(str(life)), s3.options)
-        found = store.files("", known)
-        assert found == store.files("")
-        assert list(found) == sorted(there)
-        assert all(found[name].size == len(name.encode()) for name in there)
+        paths = store.files("", sample)
+        assert paths == store.files("")
+        assert list(paths) == sorted(there)
+        assert all(paths[name].size == len(name.encode()) for name in there)
 
 
 def test_a_large_object_is_sent_in_parts_and_appears_whole(s3: Bucket):
@@ -230,7 +230,7 @@ def test_a_large_object_is_sent_in_parts_and_appears_whole(s3: Bucket):
         file.flush()
         assert s3.keys() == []
     assert s3.get("x/one") == data
-    assert store.traffic.num_requests == sum(one.method != "GET" for one in requests) == 5
+    assert store.traffic.num_requests == sum(request.method != "GET" for request in requests) == 5
     assert store.traffic.bytes_written == len(data)
 
 
@@ -401,7 +401,7 @@ OPERATIONS = {
 }
 
 
-@pytest.mark.parametrize("operation", [one for one in OPERATIONS if one not in ("size", "delete")])
+@pytest.mark.parametrize("operation", [operation for operation in OPERATIONS if operation not in ("size", "delete")])
 def test_a_missing_bucket_is_told(s3: Bucket, operation):
     store = open_store("s3://no-such-bucket/x", s3.options)
     with pytest.raises(StorageError, match="bucket s3://no-such-bucket must exist"):

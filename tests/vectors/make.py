@@ -55,8 +55,8 @@ def _write(name: str, value: Any) -> None:
 
 def _hashes(kind: pa.DataType, values: list[Any], inputs: list[bytes]) -> dict[str, Any]:
     rows = [
-        {"value": str(value), "input": one.hex(), "xxh64": f"{reference.xxh64(one):016x}"}
-        for value, one in zip(values, inputs, strict=True)
+        {"value": str(value), "input": data.hex(), "xxh64": f"{reference.xxh64(data):016x}"}
+        for value, data in zip(values, inputs, strict=True)
     ]
     return {"type": str(kind), "values": rows}
 
@@ -87,7 +87,7 @@ def _index(lake: Path) -> zb.Index:
             zb.build_index(lake, "id", rows_per_zone=1, kind="both", workers=1).optimize()
             zb.build_index(lake, "name", rows_per_zone=20, kind="both", optimize=False, workers=1)
         ids = (range(448), range(448, 600))[number]  # 448 zones are the fewest that are sliced
-        names = [None if one % 50 == 0 else f"n {one}" for one in ids]
+        names = [None if number % 50 == 0 else f"n {number}" for number in ids]
         path = lake / f"part-{number}.parquet"
         pq.write_table(pa.table({"id": pa.array(ids, pa.int64()), "name": names}), path)
         os.utime(path, ns=(WRITTEN, WRITTEN))
@@ -117,7 +117,7 @@ def _malformed(index: Path, folder: Path) -> None:
         for segment in column["segments"]:
             path = segment["path"]
             name = f"{column['name']}-{segment['kind']}"
-            if not any(one["file"].startswith(name) for one in told):
+            if not any(text["file"].startswith(name) for text in told):
                 add(f"{name}-cut", path, whole[path][:-8])
                 middle = len(whole[path]) // 2
                 flipped = bytes([whole[path][middle] ^ 1])

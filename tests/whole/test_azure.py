@@ -70,9 +70,9 @@ class Twin:
             (zb.col("user_id") == "nobody", pc.equal(table["user_id"], "nobody")),
         ):
             assert str(again.to_table(predicate).to_pylist()) == str(table.filter(mask).to_pylist())
-        found = again.search(zb.col("user_id") == keys[1])
-        assert len(found.reasons) == num_reasons
-        assert num_reasons or found.kept.zones <= 2 < found.total.zones
+        result = again.search(zb.col("user_id") == keys[1])
+        assert len(result.reasons) == num_reasons
+        assert num_reasons or result.kept.zones <= 2 < result.total.zones
         assert again.exists("user_id", [*keys, "nobody"], exact=True).to_pylist() == [True] * 3 + [False]
 
 

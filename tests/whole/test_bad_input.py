@@ -118,10 +118,10 @@ def test_files_that_are_no_parquet_are_kept_and_said(flat_lake):
         index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
     assert len(caught) == 3
     user = flat_lake.table["user_id"][0].as_py()
-    found = index.search(zb.Equals("user_id", user))
-    assert found.files == ["empty.parquet", "magic.parquet", "part-0.parquet", "readme.txt"]
-    assert found.num_zones_kept == 1
-    assert {(str(one.code), one.path) for one in found.reasons} == {
+    result = index.search(zb.Equals("user_id", user))
+    assert result.files == ["empty.parquet", "magic.parquet", "part-0.parquet", "readme.txt"]
+    assert result.num_zones_kept == 1
+    assert {(str(reason.code), reason.path) for reason in result.reasons} == {
         (code, path)
         for code in ("FILE_NOT_INDEXED", "FILE_UNREADABLE")
         for path in ("empty.parquet", "magic.parquet", "readme.txt")
@@ -137,9 +137,9 @@ def test_every_truncation_of_a_data_file_is_kept_and_said(built):
     user = lake.table["user_id"][0].as_py()
     for length in [0, 1, 3, 4, 11, 12, *range(100, len(data), len(data) // 25), len(data) - 1]:
         path.write_bytes(data[:length])
-        found = index.search(zb.Equals("user_id", user))
-        assert lake.files[1] in found.files
-        assert {"FILE_CHANGED", "FILE_UNREADABLE"} == {str(one.code) for one in found.reasons}
+        result = index.search(zb.Equals("user_id", user))
+        assert lake.files[1] in result.files
+        assert {"FILE_CHANGED", "FILE_UNREADABLE"} == {str(reason.code) for reason in result.reasons}
         with pytest.raises(DataFileError, match=r"part-1\.parquet must be a whole Parquet file"):
             index.to_table(zb.Equals("user_id", user))
 
@@ -206,10 +206,10 @@ def test_a_footer_that_counts_wrong_is_kept_and_said(tmp_path, monkeypatch, clai
     with pytest.warns(RuntimeWarning, match=r"wrong\.parquet must hold"):
         index = zb.build_index(tmp_path, "x", rows_per_zone=100, workers=1)
     for value in (0, 999, 1000, 1500, 2700, 2999):
-        found = index.search(zb.Equals("x", value))
-        assert "wrong.parquet" in found.files
-        assert found.row_ranges.num_rows >= 3000 + 100
-        assert zb.ReasonCode.FILE_NOT_INDEXED in {reason.code for reason in found.reasons}
+        result = index.search(zb.Equals("x", value))
+        assert "wrong.parquet" in result.files
+        assert result.row_ranges.num_rows >= 3000 + 100
+        assert zb.ReasonCode.FILE_NOT_INDEXED in {reason.code for reason in result.reasons}
 
 
 def test_a_data_set_that_is_gone_is_an_error(built, tmp_path):
@@ -239,8 +239,8 @@ def test_a_page_that_does_not_decode_during_the_build(flat_lake):
     with pytest.warns(RuntimeWarning, match=r"part-1\.parquet must decode as Parquet"):
         index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
     assert index.num_fragments == 2
-    found = index.search("user_id = 'nobody'")
-    assert found.files == [flat_lake.files[1]]
+    result = index.search("user_id = 'nobody'")
+    assert result.files == [flat_lake.files[1]]
     assert index.verify(sample=1.0).is_sound
 
 

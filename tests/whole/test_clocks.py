@@ -67,8 +67,8 @@ def test_a_vacuum_takes_what_is_dated_in_the_future_for_young(index):
     write(root / "f3.parquet", range(300, 400))
     index.refresh()
     index.optimize()
-    found = vacuum(store, older_than=NOW, dry_run=False)
-    assert found.versions == (2, 3), "version 2 follows 1 tomorrow"
+    vacuumed = vacuum(store, older_than=NOW, dry_run=False)
+    assert vacuumed.versions == (2, 3), "version 2 follows 1 tomorrow"
     assert list_versions(store) == [1, 4]
     assert_every_row_is_found(root, zb.open_index(root), is_fresh=True)
     assert zb.open_index(root, version=1).to_table("k = 7").num_rows == 1

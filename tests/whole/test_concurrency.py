@@ -46,7 +46,7 @@ def assert_whole(root: Path, index: zb.Index, keys) -> None:
 
 
 def fragment_ids(index: zb.Index) -> set[int]:
-    return {one.fragment_id for one in index._snapshot.fragments.values()}
+    return {fragment.fragment_id for fragment in index._snapshot.fragments.values()}
 
 
 # --- two writers ------------------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def test_refreshes_of_different_files_both_land(lake, monkeypatch):
     assert commit_change(store, base, first).version == 3
     index = zb.open_index(lake)
     assert index.num_fragments == 5
-    named = {entry.path for one in list_versions(store) for entry in read_version(store, one).fragment_lists}
+    named = {entry.path for version in list_versions(store) for entry in read_version(store, version).fragment_lists}
     assert {f"fragments/{name}" for name in store.list("fragments")} == named, "no list stays of the attempt that lost"
     assert index.search("k = 1050", strict=True).kept.zones == 1
     assert index.search("k = 2050", strict=True).kept.zones == 1
@@ -212,7 +212,7 @@ def test_reserved_ids_never_meet(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    ids = [one for run in taken for one in run]
+    ids = [fragment_id for run in taken for fragment_id in run]
     assert len(taken) == 4 * 29
     assert sorted(ids) == list(range(len(ids)))
 

@@ -57,11 +57,11 @@ def _values(table, name):
 @pytest.mark.parametrize("name", LEAVES)
 def test_each_value_is_found_by_search_scan_and_exists(table, index, name):
     values = _values(table, name)
-    for value in {one for one in values[5:12] if one is not None}:
+    for value in {value for value in values[5:12] if value is not None}:
         expected = values.count(value)
-        found = index.search(zb.col(name) == value)
-        assert not found.reasons
-        assert found.num_zones_kept < found.num_zones or name not in ALWAYS_PRUNES
+        result = index.search(zb.col(name) == value)
+        assert not result.reasons
+        assert result.num_zones_kept < result.num_zones or name not in ALWAYS_PRUNES
         assert index.to_table(zb.col(name) == value).num_rows == expected
         assert index.to_table(zb.col(name).isin([value]), columns=["time"]).num_rows == expected
         assert index.exists(name, [value], exact=True).to_pylist() == [True]

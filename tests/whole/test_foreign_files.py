@@ -45,9 +45,9 @@ def test_every_type_that_duckdb_writes_is_found_and_pruned(duckdb_lake, duckdb_i
     row = everything.slice(ROWS // 2, 1).to_pylist()[0]
     for name in ("u", "k", "ts"):
         value = uuid.UUID(bytes=row[name]) if name == "u" else row[name]
-        found = duckdb_index.search(zb.col(name) == value)
-        assert not found.reasons
-        assert 1 <= found.num_zones_kept <= 2
+        result = duckdb_index.search(zb.col(name) == value)
+        assert not result.reasons
+        assert 1 <= result.num_zones_kept <= 2
         assert row["i"] in duckdb_index.to_table(zb.col(name) == value)["i"].to_pylist()
 
 
@@ -77,8 +77,8 @@ def test_files_from_polars_are_found_and_pruned(tmp_path):
     )
     frame.write_parquet(tmp_path / "p.parquet", row_group_size=7000)
     index = zb.build_index(tmp_path / "p.parquet", ["k", "s", "c"], rows_per_zone=1000)
-    found = index.search("s = 'k777'")
-    assert found.num_zones_kept == 1
+    result = index.search("s = 'k777'")
+    assert result.num_zones_kept == 1
     assert index.to_table("s = 'k777'", columns=["s"]).to_pylist() == [{"s": "k777"}]
     assert index.to_table(zb.col("k") == int(frame["k"][4321])).num_rows == 1
     assert index.to_table("c = 'a'").num_rows == ROWS // 2

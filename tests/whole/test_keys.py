@@ -37,18 +37,18 @@ def ticks_of(column_type):
 
 
 COLUMNS = {
-    **{str(one): ticks_of(one) for one in map(pa.timestamp, ("ns", "us", "ms"))},
+    **{str(kind): ticks_of(kind) for kind in map(pa.timestamp, ("ns", "us", "ms"))},
     **{f"{unit} with zone": ticks_of(pa.timestamp(unit, "Europe/Paris")) for unit in ("ns", "us")},
-    **{str(one): ticks_of(one) for one in (pa.time64("ns"), pa.time64("us"), pa.time32("ms"))},
-    **{str(one): ticks_of(one) for one in map(pa.duration, ("ns", "us", "ms"))},
+    **{str(kind): ticks_of(kind) for kind in (pa.time64("ns"), pa.time64("us"), pa.time32("ms"))},
+    **{str(kind): ticks_of(kind) for kind in map(pa.duration, ("ns", "us", "ms"))},
     **{f"{sign}{bits}": pa.array([1, 2, 3, 100, 127], f"{sign}{bits}") for sign in ("int", "uint") for bits in (8, 64)},
     "uint64 past int64": pa.array([2**63 + number for number in range(5)], pa.uint64()),
     "float32": pa.array([0.5, 1.5, -0.0, 1e30, 3], pa.float32()),
     "double": pa.array([0.1, 1.5, 0.0, 1e300, 3]),
     "date": pa.array([dt.date(2020, 1, day) for day in range(1, 6)]),
     "decimal": pa.array([Decimal(number) / 100 for number in range(5)], pa.decimal128(20, 2)),
-    "uuid": pa.array([one.bytes for one in IDS], pa.uuid()),
-    "bytes of 16": pa.array([one.bytes for one in IDS], pa.binary(16)),
+    "uuid": pa.array([number.bytes for number in IDS], pa.uuid()),
+    "bytes of 16": pa.array([number.bytes for number in IDS], pa.binary(16)),
     "binary": pa.array([b"", b"a\0", b"\xff", b"b", b"long" * 9]),
     "text": pa.array(["", "a", "é", "1", "long" * 9]),
 }
@@ -109,7 +109,7 @@ def rows_by_each_door(index, column, given):
     """By name of the door the rows that it finds."""
     c, every = zb.col(column), set(range(4))
     isin = c.isin(given)
-    found = {
+    actual = {
         "values": rows_of(index, column=column, values=given),
         "isin": rows_of(index, isin),
         "not in": sorted(every.difference(rows_of(index, ~isin))),
@@ -118,12 +118,12 @@ def rows_by_each_door(index, column, given):
         "locate": sorted(row for start, stop in spans(index.locate(column, given)) for row in range(start, stop)),
     }
     if isinstance(given, (list, np.ndarray, pd.Series)):
-        found |= {
-            "values of a generator": rows_of(index, column=column, values=(one for one in given)),
-            "==": rows_of(index, reduce(or_, (c == one for one in given))),
-            "!=": sorted(every.difference(rows_of(index, reduce(and_, (c != one for one in given))))),
+        actual |= {
+            "values of a generator": rows_of(index, column=column, values=(value for value in given)),
+            "==": rows_of(index, reduce(or_, (c == value for value in given))),
+            "!=": sorted(every.difference(rows_of(index, reduce(and_, (c != value for value in given))))),
         }
-    return found
+    return actual
 
 
 def spans(located):
@@ -134,8 +134,8 @@ def spans(located):
 def test_every_door_gives_the_same_rows(index, column):
     keys = COLUMNS[column].take(pa.array(KEYS))
     for name, given in containers(keys):
-        found = rows_by_each_door(index, column, given) if name in AT_EVERY_DOOR else {}
-        assert all(rows == [1, 3] for rows in found.values()), (name, found)
+        actual = rows_by_each_door(index, column, given) if name in AT_EVERY_DOOR else {}
+        assert all(rows == [1, 3] for rows in actual.values()), (name, actual)
         assert rows_of(index, column=column, values=given) == [1, 3], name
         assert index.exists(column, given).to_pylist() == [True, True, False], name
         assert index.locate(column, given, exact=True)["row"].to_pylist() == [1, 3, None], name
@@ -240,8 +240,8 @@ def test_a_comparison_refuses_what_a_list_does(index):
 def test_a_uuid_is_spelt_as_python_reads_it(index, spelt):
     for form in (str.lower, str.upper):
         text = spelt.format(form(str(IDS[1])), form(IDS[1].hex))
-        found = rows_by_each_door(index, "uuid", [text])
-        assert all(rows == [1] for rows in found.values()), found
+        by_door = rows_by_each_door(index, "uuid", [text])
+        assert all(rows == [1] for rows in by_door.values()), by_door
         assert index.exists("uuid", [text]).to_pylist() == [True]
     for wrong in (IDS[1].hex[:-1], IDS[1].hex[:-1] + "g", "0x" + IDS[1].hex[2:], IDS[1].hex[:-2] + "_0", ""):
         with pytest.raises(PredicateError, match=r"holds .*, got"):
@@ -264,7 +264,7 @@ def test_a_key_between_two_ticks_equals_none_and_lies_between_them(index, column
         "time": pa.time64("ns"),
         "duration": pa.duration("ns"),
     }
-    wanted = next(one for name, one in finest.items() if str(own).startswith(name))
+    wanted = next(kind for name, kind in finest.items() if str(own).startswith(name))
     key = pa.array([nanoseconds]).view(wanted)[0]
     if pa.types.is_time(own) or (form == "NumPy" and getattr(own, "tz", None)):
         form = "Arrow"

@@ -157,8 +157,8 @@ class Life(RuleBasedStateMachine):
         assert done.unreadable == ()
         if mode != "quick":
             assert done.num_files_kept + done.num_files_added == len(self.files)
-            found = self.index.search("k = 1 OR s = 'text 0001'", strict=True)
-            reasons = [one for one in found.reasons if one.code != ReasonCode.OR_WITH_UNINDEXED_BRANCH]
+            result = self.index.search("k = 1 OR s = 'text 0001'", strict=True)
+            reasons = [reason for reason in result.reasons if reason.code != ReasonCode.OR_WITH_UNINDEXED_BRANCH]
             assert not reasons or (self.is_damaged and not check)
             assert self.index.num_fragments == len(self.files)
         if not done.num_files_added and not done.num_files_dropped and not self.is_damaged and mode != "full":
@@ -200,7 +200,7 @@ class Life(RuleBasedStateMachine):
     )
     def write_at_once(self, works):
         """Some writers, each with the index opened anew, while the one that is open answers."""
-        kept = [one.number for one in self.index.versions()]
+        kept = [version.number for version in self.index.versions()]
 
         def work(what: str) -> None:
             try:
@@ -223,8 +223,8 @@ class Life(RuleBasedStateMachine):
         with ThreadPoolExecutor(len(works)) as pool:
             running = [pool.submit(work, what) for what in works]
             self.check(self.index, "k", self.asked)
-            for one in running:
-                one.result()
+            for task in running:
+                task.result()
         self.check(self.index, "k", self.asked)
         self.index = zb.open_index(self.root)
 
@@ -253,11 +253,11 @@ class Life(RuleBasedStateMachine):
         assert all((folder / path).exists() == dry_run for path in gone.files)
         if not dry_run:
             newest = max(path.stem for path in (folder / "versions").iterdir())
-            assert [one.number for one in self.index.versions()] == [int(newest)]
+            assert [version.number for version in self.index.versions()] == [int(newest)]
 
     @rule(pick=PICK)
     def restore(self, pick):
-        kept = [one.number for one in self.index.versions()]
+        kept = [version.number for version in self.index.versions()]
         try:
             self.index.restore(chosen(kept, pick))
         except CorruptIndexError:
@@ -269,17 +269,17 @@ class Life(RuleBasedStateMachine):
 
     @rule(pick=PICK)
     def keep_a_reader(self, pick):
-        kept = [one.number for one in self.index.versions()]
+        kept = [version.number for version in self.index.versions()]
         self.readers = [*self.readers[-2:], zb.open_index(self.root, version=chosen(kept, pick))]
 
     @rule(pick=PICK, how=st.sampled_from(["flip", "cut", "remove"]))
     def damage(self, pick, how):
         folder = self.index.root
-        found = sorted(path for part in ("columns", "fragments") for path in (folder / part).rglob("*.*"))
-        found.sort(key=lambda path: (path.suffixes, path.stat().st_mtime_ns))  # names are random
-        if found:
+        paths = sorted(path for part in ("columns", "fragments") for path in (folder / part).rglob("*.*"))
+        paths.sort(key=lambda path: (path.suffixes, path.stat().st_mtime_ns))  # names are random
+        if paths:
             self.is_damaged = True
-            spoil(chosen(found, pick), how)
+            spoil(chosen(paths, pick), how)
 
     @rule(how=st.sampled_from(["flip", "cut"]))
     def damage_the_version(self, how):
@@ -321,8 +321,8 @@ class Life(RuleBasedStateMachine):
     def check(self, index: zb.Index, column: str, value) -> None:
         names = [name for name in ("k", "s", "day") if name in index.schema.names]
         rows = index.to_table(zb.Equals(column, value), columns=names).to_pylist()
-        found = [(row["k"], row.get("s"), row.get("day")) for row in rows]
-        assert found == self.expected(column, value)
+        actual = [(row["k"], row.get("s"), row.get("day")) for row in rows]
+        assert actual == self.expected(column, value)
 
 
 def spoil(path: Path, how: str) -> None:

@@ -58,10 +58,10 @@ def rows_with(table: pa.Table, keys: list[str]) -> pa.Table:
     return table.filter(pc.is_in(table["user_id"], pa.array(keys)))
 
 
-def assert_same(found: pa.Table, expected: pa.Table) -> None:
+def assert_same(actual: pa.Table, expected: pa.Table) -> None:
     """Compared as text, in which NaN is itself."""
-    assert found.schema == expected.schema
-    assert str(found.to_pylist()) == str(expected.to_pylist())
+    assert actual.schema == expected.schema
+    assert str(actual.to_pylist()) == str(expected.to_pylist())
 
 
 def assert_finds(index: zb.Index, table: pa.Table, keys: list[str]) -> None:
@@ -111,8 +111,8 @@ def test_a_remote_lake_answers_as_a_local_one(s3: Bucket, make_lake, partition_b
     assert built.location == built.root == beside(url)
     for index in (built, zb.open_index(url, storage_options=s3.options)):
         assert_finds(index, lake.table, some_keys(lake))
-        found = index.search(zb.col("user_id") == key_of(lake, 100))
-        assert found.kept.zones <= 2 < found.total.zones
+        result = index.search(zb.col("user_id") == key_of(lake, 100))
+        assert result.kept.zones <= 2 < result.total.zones
         assert index.search("note IS NULL AND user_id = 'nobody'").kept.rows == 0
         if partition_by_day:
             expected = lake.table.filter(pc.equal(lake.table["day"], 2)).num_rows
@@ -141,8 +141,8 @@ def test_index_and_data_may_lie_in_different_stores(s3: Bucket, flat_lake: Lake,
 
 def test_one_file_and_a_list_of_files(s3: Bucket, flat_lake: Lake):
     url = s3.upload(flat_lake.root, "a b")
-    one = zb.build_index(f"{url}/part-0.parquet", "user_id", storage_options=s3.options)
-    assert one.location == f"{url}/_part-0.parquet.zonebloom"
+    of_file = zb.build_index(f"{url}/part-0.parquet", "user_id", storage_options=s3.options)
+    assert of_file.location == f"{url}/_part-0.parquet.zonebloom"
     assert_finds(
         zb.open_index(f"{url}/part-0.parquet", storage_options=s3.options),
         flat_lake.table[:5000],
@@ -227,9 +227,9 @@ def test_the_data_is_listed_while_the_index_is_asked(s3: Bucket, flat_lake: Lake
                 waits.append(is_asked.wait(20))
 
         with s3.server.misbehaving(fault):
-            found = ask(index, key)
+            answer = ask(index, key)
         assert waits == [True]
-        assert bool(found) == (key != "nobody")
+        assert bool(answer) == (key != "nobody")
 
 
 def test_a_refresh_of_a_part_lists_only_that(s3: Bucket, hive_lake: Lake):
@@ -241,10 +241,10 @@ def test_a_refresh_of_a_part_lists_only_that(s3: Bucket, hive_lake: Lake):
         with s3.server.recorded() as requests:
             done = index.refresh(**scope)
         assert done.num_files_added == (0 if "new" in str(scope) else 1)
-        prefixes = [one.query.rpartition("prefix=")[2] for one in requests if "prefix=" in one.query]
-        listed = [one for one in prefixes if "zonebloom" not in one]
+        prefixes = [request.query.rpartition("prefix=")[2] for request in requests if "prefix=" in request.query]
+        listed = [prefix for prefix in prefixes if "zonebloom" not in prefix]
         assert listed
-        assert not any(one in ("lake%2F", "lake%2Fday%3D3%2F") and "delimiter" not in one for one in listed[1:])
+        assert not any(entry in ("lake%2F", "lake%2Fday%3D3%2F") and "delimiter" not in entry for entry in listed[1:])
     assert index.search("user_id = 'x'", strict=True).kept.rows == 0
 
 
@@ -291,7 +291,7 @@ def test_upkeep_of_a_remote_index(s3: Bucket, make_lake):
     assert index.exists("user_id", lake.table["user_id"]).true_count == 6000  # more hashes than are probed one by one
     assert index.restore(1) == 3
     assert_finds(index, lake.table, some_keys(lake))
-    assert [one.number for one in index.versions()] == [1, 2, 3]
+    assert [version.number for version in index.versions()] == [1, 2, 3]
     assert index.vacuum(older_than=timedelta(days=1)).files == ()
     done = index.vacuum(older_than=timedelta(0))
     assert done.versions == (1, 2)
@@ -396,7 +396,7 @@ def test_damage_keeps_rows_and_is_repaired(s3: Bucket, make_lake, layout, damage
             s3.delete(key)
         else:
             num_changed = {"changed": len(data), "page": 4096, "short": 0}[damage]
-            flipped = bytes(one ^ 0xFF for one in data[:num_changed]) + data[num_changed:]
+            flipped = bytes(byte ^ 0xFF for byte in data[:num_changed]) + data[num_changed:]
             s3.put(key, data[:-1] if damage == "short" else flipped)
 
     def search() -> zb.Index:
@@ -421,7 +421,7 @@ def test_one_damaged_bit_row_keeps_its_group(s3: Bucket, make_lake):
     lake = make_lake((3584,))  # 448 zones, one full group
     url = s3.upload(lake.root, "lake")
     zb.build_index(url, "user_id", rows_per_zone=8, storage_options=s3.options)
-    (key,) = [one for one in s3.keys("_lake.zonebloom/columns/") if one.endswith(".slices.arrow")]
+    (key,) = [key for key in s3.keys("_lake.zonebloom/columns/") if key.endswith(".slices.arrow")]
     data = bytearray(s3.get(key))
     start = data.index(b"ARROW1") + len(data) // 4
     data[start : start + len(data) // 2] = bytes(len(data) // 2)  # rows of zeros would drop every zone
@@ -521,15 +521,15 @@ def test_a_cold_search_takes_few_requests_and_a_second_one_fewer(wide_lake):
     bucket, keys = wide_lake
     with bucket.server.recorded() as cold:
         index = zb.open_index(bucket.url("lake"), storage_options=bucket.options)
-        found = index.search(zb.col("k") == int(keys[7][33]))
-    assert (found.total.files, found.total.zones, found.kept.files) == (250, 8192, 1)
+        result = index.search(zb.col("k") == int(keys[7][33]))
+    assert (result.total.files, result.total.zones, result.kept.files) == (250, 8192, 1)
     assert len(cold) <= 12
-    assert sum(one.num_bytes for one in cold) <= 1_000_000
-    places = [one for one in cold if "versions" in one.query]
+    assert sum(request.num_bytes for request in cold) <= 1_000_000
+    places = [request for request in cold if "versions" in request.query]
     assert len(places) == 3
     assert index.traffic.num_requests == len(cold) - 2  # two places have no index
-    listed = sum(one.num_bytes for one in cold if "list-type" in one.query)
-    assert index.traffic.bytes_read == sum(one.num_bytes for one in cold) - listed
+    listed = sum(request.num_bytes for request in cold if "list-type" in request.query)
+    assert index.traffic.bytes_read == sum(request.num_bytes for request in cold) - listed
     for key in (int(keys[200][5]), 1, 2):
         before = index.traffic
         with bucket.server.recorded() as second:
@@ -554,16 +554,16 @@ def test_a_scan_adds_the_reads_of_its_row_group(wide_lake):
         assert index.to_table(question).num_rows == 1
     with bucket.server.recorded() as again:
         index.to_table(question)
-    data = [one for one in scanned if one.path.endswith(".parquet")]
+    data = [request for request in scanned if request.path.endswith(".parquet")]
     assert len(scanned) == len(searched) + len(data)
-    assert {one.path for one in data} == {f"/{bucket.name}/lake/part-0125.parquet"}
+    assert {byte.path for byte in data} == {f"/{bucket.name}/lake/part-0125.parquet"}
     assert len(data) == 1, "the footer and the row group at once"
     group = index.search(question).kept.bytes
-    assert sum(one.num_bytes for one in again if one.path.endswith(".parquet")) <= 2 * group
+    assert sum(request.num_bytes for request in again if request.path.endswith(".parquet")) <= 2 * group
 
 
 def num_requests(requests: list[Request], ending: str) -> int:
-    return sum(one.path.endswith(ending) for one in requests)
+    return sum(request.path.endswith(ending) for request in requests)
 
 
 def test_a_key_is_one_request_of_a_locator_and_one_of_its_file(s3: Bucket, make_lake):
@@ -702,7 +702,7 @@ def test_rows_that_never_match_are_read_by_their_condition_alone(s3: Bucket, mak
         monkeypatch.setattr(footers, "_KEPT", LruCache(0, lambda _: 0))
         with s3.server.recorded() as requests:
             assert index.to_table("note = 'nowhere' AND amount > -1e300").num_rows == 0
-        num_bytes.append(sum(one.num_bytes for one in requests if one.path.endswith(".parquet")))
+        num_bytes.append(sum(request.num_bytes for request in requests if request.path.endswith(".parquet")))
     assert num_bytes[1] < num_bytes[0]
 
 

@@ -35,8 +35,8 @@ def lake(tmp_path):
     return write
 
 
-def codes(found: zb.SearchResult) -> set[str]:
-    return {str(reason.code) for reason in found.reasons}
+def codes(result: zb.SearchResult) -> set[str]:
+    return {str(reason.code) for reason in result.reasons}
 
 
 def column(values, kind=None) -> pa.Table:
@@ -48,9 +48,9 @@ def test_01_a_file_the_index_has_never_seen_is_read_whole(lake):
     index = zb.build_index(root, "c", rows_per_zone=1)
     assert index.to_table("c = 9").num_rows == 0
     pq.write_table(column([9, 1]), root / "later.parquet")
-    found = index.search("c = 9")
-    assert (found.files, codes(found)) == (["later.parquet"], {"FILE_NOT_INDEXED"})
-    assert found.num_rows_kept == 2
+    result = index.search("c = 9")
+    assert (result.files, codes(result)) == (["later.parquet"], {"FILE_NOT_INDEXED"})
+    assert result.num_rows_kept == 2
     assert index.to_table("c = 9").num_rows == 1
     assert index.to_table("c = 1").num_rows == 2
     assert zb.open_index(root).to_table("c = 9").num_rows == 1
@@ -60,8 +60,8 @@ def test_02_a_file_changed_in_place_is_read_whole(lake):
     root = lake(column([1, 2, 3]), column([4, 5, 6]))
     index = zb.build_index(root, "c", rows_per_zone=1)
     pq.write_table(column([7, 8, 9]), root / "part-1.parquet")
-    found = index.search("c = 8")
-    assert (found.files, codes(found)) == (["part-1.parquet"], {"FILE_CHANGED"})
+    result = index.search("c = 8")
+    assert (result.files, codes(result)) == (["part-1.parquet"], {"FILE_CHANGED"})
     assert index.to_table("c = 8").num_rows == 1
     assert index.to_table("c = 5").num_rows == 0
     assert index.search("c = 2").num_zones_kept == 1
@@ -97,7 +97,7 @@ NANS = [struct.unpack("<d", struct.pack("<Q", bits))[0] for bits in (0x7FF8 << 4
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()])
 def test_04_both_zeros_are_zero(lake, kind):
-    rows = [np.float16(one) for one in (1.0, -0.0, 2.0, 0.0)] if kind == pa.float16() else [1.0, -0.0, 2.0, 0.0]
+    rows = [np.float16(number) for number in (1.0, -0.0, 2.0, 0.0)] if kind == pa.float16() else [1.0, -0.0, 2.0, 0.0]
     index = zb.build_index(lake(column(rows, kind)), "c", rows_per_zone=1)
     for zero in (0.0, -0.0, 0, np.float32(-0.0), Decimal(0)):
         for predicate in (zb.Equals("c", zero), zb.IsIn("c", [zero, 17.0])):
@@ -112,9 +112,9 @@ def test_04_both_zeros_are_zero(lake, kind):
 def test_04_nan_never_prunes(lake, kind):
     index = zb.build_index(lake(column([1.0, *NANS, 2.0], kind)), "c", rows_per_zone=1)
     for predicate in (zb.Equals("c", math.nan), zb.IsIn("c", [5.0, math.nan]), ~zb.Equals("c", math.nan)):
-        found = index.search(predicate)
-        assert found.num_rows_kept == found.num_rows == 5
-        assert "NAN_LITERAL" in codes(found)
+        result = index.search(predicate)
+        assert result.num_rows_kept == result.num_rows == 5
+        assert "NAN_LITERAL" in codes(result)
     expression = pc.is_nan(pc.field("c"))
     assert index.to_table(expression).num_rows == 3
     assert index.to_table("c != 1").num_rows == 4
@@ -126,8 +126,8 @@ def test_05_padding_and_case_are_not_folded(lake):
     for text in ("a", "a ", "A", "á", "a\u0301"):
         assert index.to_table(zb.Equals("c", text))["c"].to_pylist() == [text]
         assert index.search(zb.Equals("c", text)).num_zones_kept == 1
-    found = index.search("lower(c) = 'a'")
-    assert (found.num_rows_kept, codes(found)) == (5, {"CAST_ON_COLUMN"})
+    result = index.search("lower(c) = 'a'")
+    assert (result.num_rows_kept, codes(result)) == (5, {"CAST_ON_COLUMN"})
     assert index.to_table("lower(c) = 'a'")["c"].to_pylist() == ["a", "A"]
     assert index.search("c ILIKE 'A'").num_rows_kept == 5
     assert index.to_table("c ILIKE 'A'").num_rows == 2
@@ -164,9 +164,9 @@ def test_06_a_negation_of_a_certain_part_prunes(lake, tmp_path):
         (root / f"day={day}").mkdir(parents=True)
         pq.write_table(column([day, 7]), root / f"day={day}" / "a.parquet")
     index = zb.build_index(root, "c", rows_per_zone=1)
-    found = index.search("NOT day = 2 AND c = 7")
-    assert found.files == ["day=1/a.parquet", "day=3/a.parquet"]
-    assert found.num_rows_kept == 2
+    result = index.search("NOT day = 2 AND c = 7")
+    assert result.files == ["day=1/a.parquet", "day=3/a.parquet"]
+    assert result.num_rows_kept == 2
     assert index.search("NOT (day = 2 OR c = 7)").files == ["day=1/a.parquet", "day=3/a.parquet"]
 
 
@@ -187,8 +187,8 @@ def test_07_long_lists_prune_as_well(lake):
     index = zb.build_index(lake(column(values)), "c", rows_per_zone=100, fpp=1e-9)
     wanted = [5, 3999, *range(10**9, 10**9 + 100_000)]
     for predicate in (zb.IsIn("c", wanted), zb.IsIn("c", pa.array(wanted)), pc.field("c").isin(wanted)):
-        found = index.search(predicate)
-        assert (found.num_zones, found.num_zones_kept) == (40, 2)
+        result = index.search(predicate)
+        assert (result.num_zones, result.num_zones_kept) == (40, 2)
         assert index.to_table(predicate)["c"].to_pylist() == [5, 3999]
     text = f"c IN ({', '.join(map(str, wanted[:3000]))})"
     assert index.search(text).num_zones_kept == 2
@@ -198,8 +198,8 @@ def test_07_long_lists_prune_as_well(lake):
 
 def test_09_a_literal_that_does_not_convert_keeps_everything(lake):
     index = zb.build_index(lake(column([1, 2, 3])), "c", rows_per_zone=1)
-    found = index.search(zb.Equals("c", 1.5))
-    assert (found.num_rows_kept, codes(found)) == (3, {"TYPE_MISMATCH"})
+    result = index.search(zb.Equals("c", 1.5))
+    assert (result.num_rows_kept, codes(result)) == (3, {"TYPE_MISMATCH"})
     for literal in ("1x", b"1", True):  # a scan cannot compare them, and a search refuses what a scan refuses
         for ask in (index.search, index.explain, index.to_table):
             with pytest.raises(zb.ZoneBloomError, match=r"holds .*, got"):
