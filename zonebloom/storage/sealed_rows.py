@@ -111,13 +111,13 @@ class SealedRows:
         self._is_trusted[rows] = True
 
     def _ranges(self, place: int, inside: NDArray[np.int64]) -> list[tuple[int, int]]:
-        """Offset and length of each run of the rows with these ascending numbers in the body at `place`."""
+        """Offset and length of each run of consecutive rows among `inside`; the body begins at `place`."""
         is_first = np.diff(inside, prepend=-2) != 1
         runs = zip(inside[is_first].tolist(), inside[np.roll(is_first, -1)].tolist(), strict=True)
         return [(place + begin * self._stride, (end + 1 - begin) * self._stride) for begin, end in runs]
 
     def check_in(self, body: NDArray[np.uint8], first: int, inside: NDArray[np.int64]) -> None:
-        """Check rows of some rows, the first of which has the number `first`."""
+        """Check the rows at the places `inside` of `body`; the row at place 0 has the number `first`."""
         if not len(inside):
             return
         kernels = kernels_to_read("row_checksums") if self._stride >= KERNEL_STRIDE else kernels_in_numpy

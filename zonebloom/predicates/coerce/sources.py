@@ -69,7 +69,7 @@ def source_of(group: pa.Array | list[Any]) -> Source:  # noqa: C901, PLR0912 - o
     if isinstance(group, pa.Array):
         return group
     first = group[0] if group else None
-    if isinstance(first, pa.ExtensionScalar):  # of which pyarrow 23 makes no array
+    if isinstance(first, pa.ExtensionScalar):  # pyarrow 23 makes no array of extension scalars
         storage = pa.array([value.value for value in group], first.type.storage_type)
         return pa.ExtensionArray.from_storage(first.type, storage)
     if isinstance(first, (pa.Scalar, np.str_, np.bytes_, np.bool_)):
