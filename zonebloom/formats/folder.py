@@ -97,14 +97,14 @@ class ParquetDataset(DatasetSnapshot):
         return self.store.stats(self.files)
 
     def num_skipped(self) -> int:
-        """The number of Parquet files in the folder that are skipped, since a name begins with `_` or `.`."""
+        """As `DatasetSnapshot.num_skipped`; 0 for named files."""
         if self.layout != "folder":
             return 0
         skipped = (path for path in self.store.files("") if path.endswith(".parquet"))
         return sum(any(map(is_hidden, path.split("/"))) for path in skipped)
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
-        """As `list`, but only the files at `paths` and in the folders at `paths` (relative to the root, with `/`)."""
+        """As `DatasetSnapshot.list_under`."""
         if self.layout != "folder":
             return self.store.stats([path for path in self.files if is_under(path, paths)])
         if "." in paths:
@@ -117,7 +117,7 @@ class ParquetDataset(DatasetSnapshot):
         return dict(sorted(listing.items()))
 
     def list_partitions(self, wanted: Wanted) -> dict[str, Fingerprint]:
-        """As `list`, but only files in folders that agree with one of `wanted`; no other folder is listed."""
+        """As `DatasetSnapshot.list_partitions`."""
         files = self._below("", wanted) if self.layout == "folder" else self.list().items()
         return dict(sorted((path, fingerprint) for path, fingerprint in files if partitions.agrees(path, wanted)))
 
@@ -154,17 +154,11 @@ class ParquetDataset(DatasetSnapshot):
                 yield path, fingerprint
 
     def absolute(self, path: str) -> str:
-        """The absolute path or the URL of a data file."""
+        """As `DatasetSnapshot.absolute`."""
         return self.store.absolute(path)
 
     def open(self, path: str, listed: Fingerprint | None = None, likely: Sequence[ByteRange] = ()) -> DataFile:
-        """The data file at `path`, opened; close it, or use it as a context manager.
-
-        Raises
-        ------
-        DataFileError
-            The file is missing, or no whole Parquet file.
-        """
+        """As `DatasetSnapshot.open`."""
         from zonebloom.formats.parquet.file import DataFile  # noqa: PLC0415 - a plain search opens no file
 
         return DataFile(self.store.open(path, listed), likely=likely)

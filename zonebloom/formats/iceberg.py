@@ -365,7 +365,7 @@ class _FileIOSource:
         return self.fingerprint
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each `(offset, length)`; fewer at the end of the file."""
+        """As `StoredFile.read_ranges`."""
         return list(concurrently(lambda part: self._read(*part), ranges, _REQUESTS))
 
     def _read(self, offset: int, length: int) -> bytes:

@@ -132,7 +132,7 @@ class TableSnapshot:
         return 0
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
-        """As `list`, but only the files at `paths` and in the folders at `paths`."""
+        """As `DatasetSnapshot.list_under`."""
         return {path: file.fingerprint for path, file in self.files.items() if is_under(path, paths)}
 
     def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
@@ -149,7 +149,7 @@ class TableSnapshot:
         )
 
     def absolute(self, path: str) -> str:
-        """The absolute path or URL of a data file."""
+        """As `DatasetSnapshot.absolute`."""
         return self._file(path).location
 
     def open(

@@ -97,16 +97,15 @@ class LocalStore:
             return place.lstat().st_size
 
     def read(self, path: str) -> bytes:
-        """All bytes of the object at `path`."""
+        """As `Store.read`."""
         place = self._place(path)
         with _explained("read", place), os.fdopen(regular_file(place), "rb") as file:
             return file.read()
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
+        """As `Store.read_ranges`; the object stays open, so a second call costs a positioned read for each range.
 
-        The object must be immutable: it stays open, so a second call costs one positioned read for each range. A store
-        with a high latency reads near ranges together.
+        A disk with a high latency is told of all ranges at once.
         """
         try:
             file = self._opened(path)
@@ -121,7 +120,7 @@ class LocalStore:
         return blobs
 
     def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
-        """Start reading the ranges `(offset, length)` of an immutable object, all at once, and do not wait."""
+        """As `Store.will_need`."""
         with _explained("read", self.root / path):
             self._opened(path).will_need(ranges)
 
@@ -139,7 +138,7 @@ class LocalStore:
             return LocalMapping(file.fileno(), is_sparse=sparse_size is not None)
 
     def list(self, folder: str) -> list[str]:
-        """Names of the objects in `folder`, in order; empty if there is no such folder."""
+        """As `Store.list`."""
         place = self._place(f"{folder}/")
         with _explained("list", place):
             try:
@@ -148,7 +147,7 @@ class LocalStore:
                 return []
 
     def files(self, folder: str, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:  # noqa: ARG002 - of no use here
-        """All objects below `folder`, by path in order."""
+        """As `Store.files`."""
         fingerprints = {}
         with _explained("list", self.root / folder):
             for place, _, names in os.walk(self._place(f"{folder}/") if folder else self.root):
@@ -190,7 +189,7 @@ class LocalStore:
         return self._num_cached <= _CACHED_BYTES
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write `data` at `path` durably and atomically; False, and nothing written, if something is there already."""
+        """As `Store.create`."""
         target = self._place(path)
         with _explained("write", target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +207,7 @@ class LocalStore:
         return True
 
     def delete(self, path: str) -> None:
-        """Remove the object at `path` if it is there."""
+        """As `Store.delete`."""
         with _explained("delete", self.root / path):
             self._place(path).unlink(missing_ok=True)
 
@@ -219,7 +218,7 @@ class LocalStore:
         return f"{self.root}{os.sep}{path}"
 
     def relative(self, given: str) -> str | None:
-        """`given`, absolute or relative to the root, as a path relative to it; None if it is outside."""
+        """As `Store.relative`."""
         whole = Path(os.path.normpath(self.root / given))
         return whole.relative_to(self.root).as_posix() if whole.is_relative_to(self.root) else None
 

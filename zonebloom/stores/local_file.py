@@ -137,7 +137,7 @@ class NewLocalFile:
         return True
 
     def flush(self) -> None:
-        """Hand buffered bytes over to the system."""
+        """As `NewFile.flush`."""
         self._file.flush()
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class LocalFile:
         return fingerprint_of(os.fstat(self._file.fileno()))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each `(offset, length)`; fewer at the end of the file."""
+        """As `StoredFile.read_ranges`."""
         number = self._file.fileno()
         return [read_at(number, length, offset) for offset, length in ranges]
 

@@ -153,13 +153,13 @@ class ObjectStore:
         self._sizes[path] = (size, time.monotonic())
 
     def read(self, path: str) -> bytes:
-        """All bytes of the object at `path`."""
+        """As `Store.read`."""
         data = self._client.get_whole(self._url.key_of(path))
         self._saw(path, len(data))
         return data
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
+        """As `Store.read_ranges`.
 
         Cost: one request for ranges less than 256 KiB apart, all in parallel; none for what `will_need` fetches.
         """
@@ -173,7 +173,7 @@ class ObjectStore:
         return blobs
 
     def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
-        """Start fetching the ranges `(offset, length)` for one later call of `read_ranges`, and do not wait."""
+        """As `Store.will_need`, for one later call of `read_ranges`."""
         key = self._url.key_of(path)
         self._ahead[path] = {part: self._client.start(key, *part) for part in coalesced(ranges)}
         if len(self._ahead) > _MOST_AHEAD:
@@ -191,11 +191,11 @@ class ObjectStore:
         return mapping
 
     def list(self, folder: str) -> list[str]:
-        """Names of the objects in `folder`, in order; empty if there is no such folder."""
+        """As `Store.list`."""
         return [key.rpartition("/")[2] for key, _ in self._client.list_folder(self._url.key_of(folder))[0]]
 
     def files(self, folder: str, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:
-        """All objects below `folder`, by path in order.
+        """As `Store.files`.
 
         Cost: a request for each 1000 objects (5000 on Azure).
         """
@@ -281,7 +281,7 @@ class ObjectStore:
         return self._client.create(self._url.key_of(path), data)
 
     def delete(self, path: str) -> None:
-        """Remove the object at `path` if it is there."""
+        """As `Store.delete`."""
         self._client.delete(self._url.key_of(path))
         self._sizes.pop(path, None)
 

@@ -106,7 +106,7 @@ class DataFile:
         self._source.close()
 
     def check_unchanged(self) -> None:
-        """Raise `DataFileError` if the file was written to since it was opened."""
+        """As `OpenedFile.check_unchanged`."""
         if self._source.current_fingerprint() != self._source.fingerprint:
             raise DataFileError(
                 f"data file {self._path} must not change while it is read", got="a write", do="run again"
@@ -254,9 +254,7 @@ class DataFile:
         *,
         most_bytes: int,
     ) -> int:
-        """Fetch what `read_rows` reads of `columns`, and at once that of `more`; nothing if a round more costs less.
-
-        Returns the bytes of `more`, at most `most_bytes`; 0 if nothing is fetched.
+        """As `OpenedFile.fetch`; a file on a disk is not fetched.
 
         Raises
         ------
