@@ -283,7 +283,7 @@ def _decoded(footer: Footer, sound: Sequence[_Found], fetched: pa.Buffer) -> dic
 
 
 def _first_rows(reader: pq.ParquetFile, num_rows: int) -> pa.Table:
-    """The first `num_rows` rows; later rows are not decoded. Before pyarrow 26, `read_row_group` decodes whole pages."""
+    """The first `num_rows` rows; later rows are not decoded. Before 26, `read_row_group` decodes whole pages."""
     batches, num_missing = [], num_rows
     for batch in reader.iter_batches(num_rows, use_threads=False):
         batches.append(batch)
