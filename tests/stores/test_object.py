@@ -156,6 +156,22 @@ def test_what_will_be_needed_is_fetched_ahead_once(s3: Bucket):
     assert len(store._ahead) <= 64
 
 
+def test_what_another_thread_will_need_is_not_taken_for_ones_own(s3: Bucket, monkeypatch):
+    store = open_store(s3.url(), s3.options)
+    data = np.random.default_rng(1).bytes(1 << 20)
+    s3.put("one", data)
+    covers = object_store._covers
+
+    def covers_and_others_begin(*ranges):
+        is_covered = covers(*ranges)
+        store.will_need("one", [(900_000, 10)])
+        return is_covered
+
+    monkeypatch.setattr(object_store, "_covers", covers_and_others_begin)
+    store.will_need("one", [(5000, 100)])
+    assert store.read_ranges("one", [(5000, 100)]) == [data[5000:5100]]
+
+
 def test_a_mapping_fetches_what_is_needed_once(s3: Bucket):
     store = open_store(s3.url(), s3.options)
     data = np.random.default_rng(1).bytes((12 << 20) + 17)

@@ -165,8 +165,8 @@ class ObjectStore:
         """
         ahead = self._ahead.get(path, {})
         if ranges and all(any(map(partial(_covers, wanted), ahead)) for wanted in ranges):
-            parts = self._ahead.pop(path, ahead)
-            pieces = [(offset, part.result()[0]) for (offset, _), part in parts.items()]
+            self._ahead.pop(path, None)  # maybe those of another thread: then that one reads its ranges itself
+            pieces = [(offset, part.result()[0]) for (offset, _), part in ahead.items()]
             return [cut(pieces, offset, length) for offset, length in ranges]
         blobs, size = self._client.get_ranges(self._url.key_of(path), ranges)
         self._saw(path, size)
