@@ -588,6 +588,18 @@ def test_a_key_is_one_request_of_a_locator_and_one_of_its_file(s3: Bucket, make_
     assert num_requests(requests, ".parquet") <= 9
 
 
+def test_a_query_of_an_engine_lists_the_data_once(s3: Bucket, flat_lake: Lake):
+    url = s3.upload(flat_lake.root, "lake")
+    zb.build_index(url, "user_id", rows_per_zone=64, kind="locator", storage_options=s3.options)
+    index = zb.open_index(url, storage_options=s3.options)
+    with s3.server.recorded() as requests:
+        dataset = index.dataset()
+    assert not requests
+    with s3.server.recorded() as requests:
+        assert dataset.to_table(filter=pc.field("user_id") == key_of(flat_lake, 5)).num_rows == 1
+    assert sum("prefix=lake%2F" in request.query for request in requests) == 1
+
+
 @pytest.mark.parametrize("writer", ["pyarrow", "pyarrow with page indexes", "polars"])
 @pytest.mark.parametrize("is_right", [True, False])
 def test_a_row_group_is_fetched_with_the_footer_where_it_is_expected(s3: Bucket, monkeypatch, writer, is_right):

@@ -180,6 +180,11 @@ def without_views(arrow_type: pa.DataType) -> pa.DataType:
     return pa.large_list(plain[0]) if pa.types.is_large_list(arrow_type) else arrow_type
 
 
+def schema_without_views(schema: pa.Schema) -> pa.Schema:
+    """The same columns in the types of `without_views`, without metadata."""
+    return pa.schema([field.with_type(without_views(field.type)) for field in schema])
+
+
 def python_value(scalar: pa.Scalar) -> Any:
     """The value of `scalar` for people: a Python value, or text if Python has none (times in nanoseconds)."""
     try:

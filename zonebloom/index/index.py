@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
 from zonebloom.formats import Dataset, DatasetSnapshot, dataset_from_json, open_dataset
+from zonebloom.ground.arrow import schema_without_views
 from zonebloom.ground.options import COMMIT_EVERY, BuildOptions
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.threads import concurrently
@@ -199,7 +200,9 @@ class Index(Searchable):
         """
         from zonebloom.search.arrow_dataset import IndexedDataset  # noqa: PLC0415 - a plain search does without
 
-        return IndexedDataset(self._query, self.view().plain_schema)
+        declared = self.data.pin().declared()
+        schema = self.schema if declared is None else declared.schema
+        return IndexedDataset(self._query, schema_without_views(schema))
 
     def _asked_view(self, ask: Callable[[Snapshot], _Answer], *, strict: bool, exact: bool) -> tuple[View, _Answer]:
         """The view for an answer without reasons, and what `ask` gives; new and changed files are a warning."""

@@ -26,7 +26,7 @@ from zonebloom.errors import (
     first_line,
 )
 from zonebloom.formats import DatasetSnapshot, hive
-from zonebloom.ground.arrow import from_values, without_views
+from zonebloom.ground.arrow import from_values, schema_without_views
 from zonebloom.ground.reasons import Reason, ReasonCode, counted
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.selection import Bounds, RowSelection
@@ -89,7 +89,7 @@ class View:
     @cached_property
     def plain_schema(self) -> pa.Schema:
         """The schema in the types in which conditions are evaluated."""
-        return pa.schema([field.with_type(without_views(field.type)) for field in self.schema])
+        return schema_without_views(self.schema)
 
     @property
     def constant_fields(self) -> list[pa.Field]:
