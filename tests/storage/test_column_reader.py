@@ -6,6 +6,7 @@ Oracle: the zone tables alone, which hold the values of every zone; damage is wh
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -56,11 +57,15 @@ def entry_of(filters, kind: str = "zones", number: int = 0) -> SegmentEntry:
     return SegmentEntry(f"columns/k/{number}.{kind}", len(ids), 0, runs(ids), (), kind)
 
 
-def reader_of(segments, kinds=None) -> ColumnReader:
+def reader_of(segments, kinds=None, *, is_remote: bool = False) -> ColumnReader:
     """A column of some segments, each of a kind; by default zone tables."""
     entries = [entry_of(segment, (kinds or ["zones"] * 99)[number], number) for number, segment in enumerate(segments)]
     by_path = dict(zip((entry.path for entry in entries), segments, strict=True))
-    return ColumnReader(entries, lambda wanted: [OpenedSegment(value, by_path[value.path]) for value in wanted])
+
+    def opened(wanted):
+        return [OpenedSegment(entry, by_path[entry.path]) for entry in wanted]
+
+    return ColumnReader(entries, opened, is_remote=is_remote)
 
 
 def table_of(*fragments: int):
@@ -131,6 +136,26 @@ def test_with_a_sound_locator_no_filter_is_asked_nor_opened():
     assert [segment.entry.kind for segment in reader.segments] == ["locator"]
     reader.open_all()
     assert [segment.entry.kind for segment in reader.segments] == ["locator", "zones"]
+
+
+def test_all_segments_of_a_remote_column_are_asked_at_once():
+    num_segments = 40
+    all_asked = threading.Barrier(num_segments, timeout=5)
+
+    class Waiting(Segment):
+        def _asked(self, answer, everything):
+            all_asked.wait()
+            return super()._asked(answer, everything)
+
+        def zones_of_each(self, hashes):
+            return self._asked(self.table.zones_of_each(hashes), None)
+
+    segments = [Waiting(table_of(number)) for number in range(num_segments)]
+    reader, hashes = reader_of(segments, is_remote=True), hashes_of(5, 3934, 9999)
+    assert addresses(reader, reader.candidates(hashes)) == [0, (39 << 32) + 30]
+    assert reader.contained(hashes).tolist() == [True, True, False]
+    keys, zones = reader.zones_of_each(hashes)
+    assert (keys.tolist(), addresses(reader, zones)) == ([0, 1], [0, (39 << 32) + 30])
 
 
 def test_a_locator_of_some_files_leaves_the_others_to_the_filters():

@@ -10,6 +10,7 @@ Spec: specs/pruning.md#coverage
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 
 _COST = {"locator": 0, "slices": 1, "zones": 2}
 """Order of preference among segments that cover the same zone."""
-SEGMENTS_AT_ONCE = 16
-"""Segments of a remote index that are probed at once: each answer takes a round trip. A build leaves no more."""
+SEGMENTS_AT_ONCE = 64
+"""Segments of a remote index that are probed at once: each answer takes a round trip. A build leaves at most 16
+locators; each refresh that finds new files adds one."""
 _FEW_ZONES = 1024
 """Up to this many zone numbers, sorting is faster than a mask of all zones."""
 _Answer = TypeVar("_Answer")
@@ -247,10 +249,15 @@ class ColumnReader(ZoneFilters):
             if len(shares.silent) and (live is None or live[shares.silent].any()):
                 return np.full(len(hashes), MAY_MATCH)
             is_contained = np.full(len(hashes), CANNOT_MATCH)
-            pending = np.arange(len(hashes))
-            for part in shares.parts:
-                is_contained[pending] = part.filters.contained(hashes[pending], part.mask(live))
-                pending = pending[~is_contained[pending]]
+            if self._workers:
+                contained = partial(_contained, hashes, live)
+                for answer in concurrently(contained, shares.parts, self._workers):
+                    is_contained |= answer
+            else:
+                pending = np.arange(len(hashes))
+                for part in shares.parts:
+                    is_contained[pending] = _contained(hashes[pending], live, part)
+                    pending = pending[~is_contained[pending]]
             if self._is_answered(shares):
                 return is_contained
 
@@ -268,6 +275,11 @@ class ColumnReader(ZoneFilters):
         self.open_all()
         are_sound = [filters.verify() for filters in self.filters]
         return not self.lost and all(are_sound)
+
+
+def _contained(hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None, part: _Part) -> NDArray[np.bool_]:
+    """For each of `hashes`, whether any (live) zone of a segment MAY_MATCH it."""
+    return part.filters.contained(hashes, part.mask(live))
 
 
 def _united(parts: Sequence[ZonePositions]) -> tuple[ZonePositions, list[NDArray[np.intp]]]:
