@@ -10,6 +10,7 @@ import pickle
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -235,6 +236,21 @@ def test_a_listing_in_parts_is_the_plain_one(s3: Bucket, monkeypatch):
         assert paths == store.files("")
         assert list(paths) == sorted(there)
         assert all(paths[name].size == len(name.encode()) for name in there)
+
+
+def test_a_listing_in_parts_survives_throttling_and_bad_connections(s3: Bucket, monkeypatch):
+    monkeypatch.setattr(object_client, "_KEYS_PER_PART", 6)
+    monkeypatch.setattr(object_client, "_KEYS_OF_PAGE", 8)
+    monkeypatch.setattr(object_client, "_KEYS_PER_CHUNK", 2)
+    names = [f"part-{number:02}" for number in range(60)]
+    for name in names:
+        s3.put_at_once(f"lake/{name}", name.encode())
+    store = open_store(s3.url("lake"), s3.options)
+    known = names[::2]
+    faults = cycle(["break", None, "refuse", None, None, "lose"])
+    with s3.server.recorded() as requests, s3.server.misbehaving(lambda *_: next(faults)):
+        assert list(store.files("", known)) == names
+    assert len(requests) > 60 // 12
 
 
 def test_a_large_object_is_sent_in_parts_and_appears_whole(s3: Bucket):
