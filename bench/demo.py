@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console
-
 from bench.harness import Result
 from zonebloom.cli.demo import run_demo
 
 
 def main() -> None:
     """Run the demo as `zonebloom demo` does, and keep what each search must read; answers are compared inside."""
-    report = run_demo(console=Console(file=io.StringIO()))
+    report = run_demo()
     total = report.searches[0].total
     whole = f"{total.bytes / 1e6:,.0f} MB"
     columns = ["search", "rows that match", f"zones to read, of {total.zones:,}", f"MB of their row groups, of {whole}"]

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
-from zonebloom.cli.options import (
-    PROBABILITY,
-    common_options,
-    is_json,
-    path_argument,
-    storage_options,
-)
+from zonebloom.cli.options import PROBABILITY, common_options, is_json, storage_options
 from zonebloom.cli.output import print_json, say
 from zonebloom.cli.root import app
 from zonebloom.cli.values import typed_value
 from zonebloom.errors import Words
-from zonebloom.ground.options import Sizing
+from zonebloom.ground.options import SIZINGS
 from zonebloom.ground.reasons import counted
 
 
 @app.command(examples=("blooms events/ --column user_id --value u-1",))
-@path_argument
 @click.option("--column", "-c", help="The column to look at; all by default.")
 @click.option("--value", help="A value to look up in the column.")
 @common_options
@@ -34,28 +27,6 @@ def blooms(path: str, column: str | None, value: str | None) -> None:
     """
     if value is not None and column is None:
         raise click.UsageError("--value needs --column.")
-    _print_list(path, column, value)
-
-
-@app.command("add-blooms", examples=("add-blooms events/ --column user_id --output events-with-blooms/",))
-@path_argument
-@click.option("--column", "-c", multiple=True, required=True, help="A column to add filters for; repeatable.")
-@click.option("--output", "-o", metavar="FOLDER", type=click.Path(path_type=Path), required=True, help="A new folder.")
-@click.option("--fpp", type=PROBABILITY, default=0.01, help="False positive probability of a filter.")
-@click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="How large a filter is.")
-@common_options
-def add_blooms(path: str, column: tuple[str, ...], output: Path, fpp: float, sizing: Sizing) -> None:
-    """Write copies of Parquet files, with a filter for each row group of the columns.
-
-    PATH stays as it is. Engines such as DuckDB, DataFusion and Spark leave out row groups of the copies.
-    """
-    from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms  # noqa: PLC0415 - as below
-
-    copies = add_parquet_blooms(path, output, list(column), fpp=fpp, sizing=sizing)
-    say(copies, *copies)
-
-
-def _print_list(path: str, column: str | None, value: str | None) -> None:
     from zonebloom.formats.parquet_blooms import parquet_blooms  # noqa: PLC0415 - `--help` must not load Arrow
 
     wanted = None if value is None or column is None else _literal(path, column, value)
@@ -72,6 +43,23 @@ def _print_list(path: str, column: str | None, value: str | None) -> None:
     if value is not None:
         summary += f"; {sum(row['excluded'] is True for row in rows):,} exclude the value"
     click.echo(summary if rows else f"no file has one; {Words.ADD_PARQUET_BLOOMS}", err=True)
+
+
+@app.command("add-blooms", examples=("add-blooms events/ --column user_id --output events-with-blooms/",))
+@click.option("--column", "-c", multiple=True, required=True, help="A column to add filters for; repeatable.")
+@click.option("--output", "-o", metavar="FOLDER", type=click.Path(path_type=Path), required=True, help="A new folder.")
+@click.option("--fpp", type=PROBABILITY, default=0.01, help="False positive probability of a filter.")
+@click.option("--sizing", type=click.Choice(SIZINGS), default="power_of_two", help="How large a filter is.")
+@common_options
+def add_blooms(path: str, column: tuple[str, ...], output: Path, **options: Any) -> None:
+    """Write copies of Parquet files, with a filter for each row group of the columns.
+
+    PATH stays as it is. Engines such as DuckDB, DataFusion and Spark leave out row groups of the copies.
+    """
+    from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms  # noqa: PLC0415 - as below
+
+    copies = add_parquet_blooms(path, output, list(column), **options)
+    say(copies, *copies)
 
 
 def _literal(path: str, column: str, text: str) -> Any:

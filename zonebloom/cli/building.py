@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,13 +18,12 @@ from zonebloom.cli.options import (
     common_options,
     index_option,
     is_json,
-    path_argument,
     storage_options,
     work_options,
 )
-from zonebloom.cli.output import print_json, print_list, say, say_done
+from zonebloom.cli.output import print_json, print_list, say, say_done, shown
 from zonebloom.cli.root import app
-from zonebloom.ground.options import FPP, KINDS, ROWS_PER_ZONE, Kind, Sizing
+from zonebloom.ground.options import FPP, KINDS, ROWS_PER_ZONE, SIZINGS
 from zonebloom.ground.reasons import counted, wrapped
 from zonebloom.ground.rendering import Results, plain
 
@@ -41,30 +40,18 @@ _NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal", "bool")
         "build events/ -c user_id -c device.ip --index /srv/indexes/events",
     )
 )
-@path_argument
 @click.option("--column", "-c", multiple=True, required=True, help="Column to index; repeatable.")
 @click.option("--kind", type=click.Choice(KINDS), default="bloom", help="locator: for lists of keys; 4.2 bytes a row.")
 @click.option("--rows-per-zone", type=AT_LEAST_ONE, default=ROWS_PER_ZONE, help="Rows of a zone.")
 @click.option("--fpp", type=PROBABILITY, default=FPP, help="False positive probability of a zone.")
-@click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="How large a filter is.")
+@click.option("--sizing", type=click.Choice(SIZINGS), default="power_of_two", help="How large a filter is.")
 @click.option("--overwrite", is_flag=True, help="Build indexed columns anew.")
 @click.option("--from-parquet-blooms", is_flag=True, help="Take bloom filters of the files; zones are row groups.")
 @work_options
 @index_option
 @common_options
 def build(
-    path: str,
-    column: tuple[str, ...],
-    kind: Kind,
-    rows_per_zone: int,
-    fpp: float,
-    sizing: Sizing,
-    overwrite: bool,
-    from_parquet_blooms: bool,
-    workers: int | None,
-    commit_every: int,
-    dry_run: bool,
-    index: str | None,
+    path: str, column: tuple[str, ...], index: str | None, from_parquet_blooms: bool, dry_run: bool, **options: Any
 ) -> None:
     """Build an index over columns of PATH; data is only read."""
     from zonebloom.index.doors import build_index  # noqa: PLC0415 - `--help` must not load Arrow
@@ -76,17 +63,11 @@ def build(
     built = build_index(
         path,
         list(column),
-        kind=kind,
-        rows_per_zone=rows_per_zone,
-        fpp=fpp,
-        sizing=sizing,
         index=index,
         storage_options=storage_options(),
-        workers=workers,
-        overwrite=overwrite,
-        commit_every=commit_every,
         progress=sys.stderr.isatty(),
         adopt="parquet" if from_parquet_blooms else None,
+        **options,
     )
     print_built(built, path, index, started, compile_seconds() - compiled)
 
@@ -135,20 +116,18 @@ def print_built(built: Index, path: str, index: str | None, started: float, comp
 
 
 @app.command(examples=("whatif events/ --column user_id", "whatif events/ -c user_id -c amount --fpp 1e-5"))
-@path_argument
 @click.option("--column", "-c", multiple=True, required=True, help="Column to index; repeatable.")
 @click.option("--rows-per-zone", type=AT_LEAST_ONE, default=ROWS_PER_ZONE, help="Rows of a zone.")
 @click.option("--fpp", type=PROBABILITY, default=FPP, help="False positive probability of filters.")
 @common_options
-def whatif(path: str, column: tuple[str, ...], rows_per_zone: int, fpp: float) -> None:
+def whatif(path: str, column: tuple[str, ...], **options: Any) -> None:
     """Say what an index would cost and save, and recommend one, from a sample."""
     from zonebloom.indexing import whatif as advise  # noqa: PLC0415 - `--help` must not load Arrow
 
     reports: list[Any] = []
     for name in column:
-        options: dict[str, Any] = {"rows_per_zone": rows_per_zone, "fpp": fpp, "storage_options": storage_options()}
         with busy(f"sampling {name}"):
-            reports.append(advise.whatif(path, name, **options))
+            reports.append(advise.whatif(path, name, **options, storage_options=storage_options()))
     if not is_json():
         click.echo("\n\n".join(map(str, reports)))
     elif len(reports) == 1:
@@ -167,4 +146,4 @@ def demo(rows: int, files: int, keep: Path | None) -> None:
     """Index a generated lake, search it, compare with a full scan."""
     from zonebloom.cli.demo import run_demo  # noqa: PLC0415 - only here
 
-    run_demo(rows=rows, files=files, keep=keep)
+    click.echo(shown(run_demo(rows, files, keep=keep)))

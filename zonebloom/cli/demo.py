@@ -7,29 +7,27 @@ sorted by neither, so minima and maxima exclude nothing. All files are made in a
 from __future__ import annotations
 
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TypeVar
 
+import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-from rich.console import Console
-from rich.table import Table
 
 from zonebloom.errors import InvalidArgumentError, ZoneBloomError
 from zonebloom.ground.reasons import counted
+from zonebloom.ground.rendering import Result, Table
 from zonebloom.index.doors import build_index
 from zonebloom.index.index import Index
 from zonebloom.search.result import Counts
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -37,7 +35,6 @@ _KEYS = ["user_id", "device_id"]
 _ROW_GROUP_ROWS = 1 << 17
 _REPEATS = 3
 _NUM_KEYS_IN_LIST = 20
-_WIDTH_OF_A_PIPE = 112
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _PLACES_OF_DIGITS = [place for place in range(36) if place not in (8, 13, 18, 23)]
 
@@ -63,35 +60,55 @@ class MeasuredSearch:
 
 
 @dataclass(frozen=True, slots=True)
-class DemoReport:
-    """The measurements of the demo's searches."""
+class DemoReport(Result):
+    """The measurements of the demo."""
 
     num_rows: int
     """Rows of the lake."""
     num_files: int
     """Files of the lake."""
+    data_bytes: int
+    index_bytes: int
+    start_seconds: float
+    """Until the first kernels have run."""
+    read_seconds: float
+    """Reading the keys on one thread: the least time of any build on one thread."""
+    build_seconds: float
     searches: tuple[MeasuredSearch, ...]
     """The searches, in order."""
 
+    @property
+    def headline(self) -> str:
+        """What the columns of the table are."""
+        return "Every answer equals the full scan's. search: the index alone; scan: with the matching rows read."
 
-class _Keys(NamedTuple):
-    """Some keys that are present, spread over the files."""
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """Sizes and times."""
+        total = self.searches[0].total
+        counts = (counted(total.rows, "row"), counted(total.files, "file"), counted(total.zones, "zone"))
+        yield "data", f"{', '.join(counts)}, {_megabytes(self.data_bytes)}"
+        share = f"{self.index_bytes / self.data_bytes:.1%} of the data"
+        yield "index", f"{_megabytes(self.index_bytes)} for {counted(len(_KEYS), 'column')}, {share}"
+        ratio = f"{self.build_seconds / self.read_seconds:.2f} times only reading both columns on one thread"
+        yield "build", f"{self.build_seconds:.2f} s, {ratio}"
+        yield "start", f"{self.start_seconds:.2f} s to load or compile the kernels, once a process"
 
-    user_ids: list[str]
-    device_ids: list[int]
+    def tables(self) -> Iterator[Table]:
+        """What each search must read, and its time."""
+        header = ("search", "matches", "files", "zones", "rows", "MB", "search, ms", "scan", "full scan", "faster")
+        yield Table(header, [(search.title, *_cells(search)) for search in self.searches])
+
+    def notes(self) -> Iterator[str]:
+        """Why the last search reads everything."""
+        yield "A bloom filter cannot evaluate a range: amount > 999.9 reads everything."
 
 
 def run_demo(
-    rows: int = 4_000_000,
-    files: int = 8,
-    *,
-    directory: Path | None = None,
-    keep: Path | None = None,
-    console: Console | None = None,
+    rows: int = 4_000_000, files: int = 8, *, directory: Path | None = None, keep: Path | None = None
 ) -> DemoReport:
-    """Measure and print how much an index saves on a lake of `rows` events in `files` files. Leaves no files behind.
+    """Measure how much an index saves on a lake of `rows` events in `files` files. Leaves no files behind.
 
-    Needs about 70 bytes of disk a row, and a minute at the defaults.
+    Needs about 70 bytes of disk a row, and a minute at the defaults. Says on stderr what it does.
 
     Parameters
     ----------
@@ -99,8 +116,6 @@ def run_demo(
         A new folder where lake and index stay.
     directory
         The parent of the temporary folder; by default the system's folder for temporary files.
-    console
-        Where to print; stdout by default.
 
     Raises
     ------
@@ -113,44 +128,35 @@ def run_demo(
         raise InvalidArgumentError(f"--rows {rows} is less than 1")
     if not 1 <= files <= rows:
         raise InvalidArgumentError(f"--files {files} is not from 1 to the {rows} rows")
-    if console is None:
-        console = Console()
-        if not console.is_terminal:
-            console = Console(width=_WIDTH_OF_A_PIPE)
     if keep is not None and keep.exists():
         raise InvalidArgumentError("keep must be a new folder", got=f"{keep}, which exists")
     with tempfile.TemporaryDirectory(prefix="zonebloom-demo-", dir=directory) as folder:
-        console.print(f"Writing {rows:,} events with random keys to {counted(files, 'Parquet file')} …")
+        click.echo(f"writing {rows:,} events with random keys to {counted(files, 'Parquet file')} ...", err=True)
         lake = (keep or Path(folder)) / "events"
-        keys = _write_lake(lake, rows, files)
+        user_ids, device_ids = _write_lake(lake, rows, files)
         data_bytes = sum(file.stat().st_size for file in lake.rglob("*.parquet"))
-        start_seconds = _warm_up(Path(folder) / "warm-up")
+        _write_lake(Path(folder) / "warm-up", 100, 1)
+        start_seconds = _seconds(lambda: build_index(Path(folder) / "warm-up", _KEYS))[0]
         read_seconds = _seconds(lambda: _read_keys(lake))[0]
-        console.print(f"Building an index of {' and '.join(_KEYS)} …")
-        build_seconds, index = _seconds(lambda: build_index(lake, _KEYS, progress=console.is_terminal))
+        click.echo(f"building an index of {' and '.join(_KEYS)} ...", err=True)
+        build_seconds, index = _seconds(lambda: build_index(lake, _KEYS, progress=sys.stderr.isatty()))
         index_bytes = sum(column.index_bytes for column in index.indexed_columns())
-        console.print("Searching, and scanning everything to compare …\n")
-        searches = tuple(_measure(index, lake, *search) for search in _searches(keys))
-        ratio = f"{build_seconds / read_seconds:.2f} times only reading both columns on one thread"
-        facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-        facts.add_row("data", f"{counted(rows, 'row')}, {counted(files, 'file')}, {_megabytes(data_bytes)}")
-        share = f"{index_bytes / data_bytes:.1%} of the data"
-        facts.add_row("index", f"{_megabytes(index_bytes)} for {counted(len(_KEYS), 'column')}, {share}")
-        facts.add_row("build", f"{build_seconds:.2f} s, {ratio}")
-        facts.add_row("start", f"{start_seconds:.2f} s to load or compile the kernels, once a process")
-        console.print(facts)
-        _print(searches, console)
+        click.echo("searching, and scanning everything to compare ...", err=True)
+        searches = tuple(_measure(index, lake, *search) for search in _searches(user_ids, device_ids[-1]))
         if keep is not None:
-            console.print(f"\nThe lake is {lake}, its index {index.location}", soft_wrap=True)
-        return DemoReport(rows, files, searches)
+            click.echo(f"the lake is {lake}, its index {index.location}", err=True)
+        seconds = start_seconds, read_seconds, build_seconds
+        return DemoReport(rows, files, data_bytes, index_bytes, *seconds, searches)
 
 
 # --- the lake ---------------------------------------------------------------------------------------------------------
 
 
-def _write_lake(root: Path, rows: int, files: int) -> _Keys:
+def _write_lake(root: Path, rows: int, files: int) -> tuple[list[str], list[int]]:
+    """Write the files; give some keys that are present, spread over the files."""
     random = np.random.default_rng(2026)
-    keys = _Keys([], [])
+    user_ids: list[str] = []
+    device_ids: list[int] = []
     num_samples = -(-_NUM_KEYS_IN_LIST // files)
     for number in range(files):
         path = root / f"day={number + 1}" / "part-0.parquet"
@@ -164,9 +170,9 @@ def _write_lake(root: Path, rows: int, files: int) -> _Keys:
             for batch in batches:
                 writer.write_batch(batch)
         sample = first.take(random.integers(0, first.num_rows, num_samples))
-        keys.user_ids.extend(sample["user_id"].to_pylist())
-        keys.device_ids.extend(sample["device_id"].to_pylist())
-    return keys
+        user_ids.extend(sample["user_id"].to_pylist())
+        device_ids.extend(sample["device_id"].to_pylist())
+    return user_ids, device_ids
 
 
 def _events(random: np.random.Generator, num_rows: int) -> Iterator[pa.RecordBatch]:
@@ -189,17 +195,11 @@ def _uuids(random: np.random.Generator, count: int) -> pa.Array:
     keys = np.frombuffer(random.bytes(16 * count), np.uint8).reshape(count, 16).copy()
     keys[:, 6] = keys[:, 6] & 0x0F | 0x40
     keys[:, 8] = keys[:, 8] & 0x3F | 0x80
-    digits: NDArray[np.uint8] = np.stack([_HEX[keys >> 4], _HEX[keys & 15]], axis=2).reshape(count, 32)
+    digits = np.stack([_HEX[keys >> 4], _HEX[keys & 15]], axis=2).reshape(count, 32)
     texts = np.full((count, 36), ord("-"), np.uint8)
     texts[:, _PLACES_OF_DIGITS] = digits
     offsets = np.arange(0, 36 * count + 1, 36, dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(texts)])
-
-
-def _warm_up(root: Path) -> float:
-    """Seconds until the first kernels have run."""
-    _write_lake(root, 100, 1)
-    return _seconds(lambda: build_index(root, _KEYS))[0]
 
 
 def _read_keys(lake: Path) -> None:
@@ -213,12 +213,12 @@ def _read_keys(lake: Path) -> None:
 # --- the searches -----------------------------------------------------------------------------------------------------
 
 
-def _searches(keys: _Keys) -> list[tuple[str, str, pc.Expression]]:
+def _searches(user_ids: list[str], device_id: int) -> list[tuple[str, str, pc.Expression]]:
     """Titles, conditions as SQL for zonebloom, and the same for pyarrow."""
-    user_id, device_id = keys.user_ids[-1], keys.device_ids[-1]
+    user_id = user_ids[-1]
     half = _NUM_KEYS_IN_LIST // 2
     absent = _uuids(np.random.default_rng(1), half).to_pylist()
-    some = keys.user_ids[::2][:half] + absent[:half]
+    some = user_ids[::2][:half] + absent[:half]
     texts = ", ".join(f"'{text}'" for text in some)
     field = pc.field("user_id")
     return [
@@ -264,41 +264,12 @@ def _seconds(call: Callable[[], T]) -> tuple[float, T]:
     return time.perf_counter() - start, result
 
 
-# --- what is printed --------------------------------------------------------------------------------------------------
-
-
-def _print(searches: Sequence[MeasuredSearch], console: Console) -> None:
-    total = searches[0].total
-    read = f"kept of {counted(total.files, 'file')}, {counted(total.zones, 'zone')}, {_megabytes(total.bytes)}"
-    table = Table(title=f"What must be read, {read}", title_justify="left", title_style="bold")
-    table.add_column("search")
-    for name in ("matches", "files", "zones", "rows", "MB", "search", "scan", "full scan", "faster"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for measured in searches:
-        table.add_row(measured.title, *_cells(measured))
-    console.print()
-    console.print(table)
-    console.print("Every answer equals the full scan's. search: the index alone; scan: with the matching rows read.")
-    console.print("A bloom filter cannot evaluate a range: amount > 999.9 reads everything.")
-
-
-def _cells(measured: MeasuredSearch) -> list[str]:
-    return [
-        f"{measured.num_matches:,}",
-        f"{measured.kept.files}",
-        f"{measured.kept.zones:,}",
-        f"{measured.kept.rows:,}",
-        f"{measured.kept.bytes / 1e6:.1f}",
-        _milliseconds(measured.search_seconds),
-        _milliseconds(measured.scan_seconds),
-        _milliseconds(measured.full_scan_seconds),
-        f"{measured.full_scan_seconds / measured.scan_seconds:.1f}x",
-    ]
+def _cells(search: MeasuredSearch) -> Iterator[int | str]:
+    yield from (search.num_matches, search.kept.files, search.kept.zones, search.kept.rows)
+    yield f"{search.kept.bytes / 1e6:.1f}"
+    yield from (f"{seconds * 1e3:,.1f}" for seconds in (search.search_seconds, search.scan_seconds))
+    yield from (f"{search.full_scan_seconds * 1e3:,.1f}", f"{search.full_scan_seconds / search.scan_seconds:.1f}x")
 
 
 def _megabytes(num_bytes: int) -> str:
     return f"{num_bytes / 1e6:,.1f} MB"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:,.1f} ms"

@@ -5,14 +5,18 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from zonebloom.cli.options import busy, common_options, index_option, open_it, path_argument, storage_options
+from zonebloom.cli.options import busy, on_index, storage_options, values_option
 from zonebloom.cli.output import show
 from zonebloom.cli.root import app
 from zonebloom.cli.values import read_values
 from zonebloom.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from zonebloom.index.index import Index
 
 
 @app.command(
@@ -21,14 +25,8 @@ from zonebloom.errors import InvalidArgumentError
         "erase events/ -c user_id --values gone.csv --record erased.json",
     )
 )
-@path_argument
 @click.option("--column", "-c", required=True, help="The indexed column that holds the values.")
-@click.option(
-    "--values",
-    required=True,
-    metavar="FILE[:COLUMN]",
-    help="Values to erase; - is stdin. Text with one a line, CSV with a header, Arrow or Parquet.",
-)
+@values_option("erase")
 @click.option(
     "--record",
     metavar="FILE",
@@ -36,9 +34,8 @@ from zonebloom.errors import InvalidArgumentError
     help="A new .json for the record. With the same one a call that was stopped goes on.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, only find the rows.")
-@index_option
-@common_options
-def erase(path: str, column: str, values: str, record: Path | None, dry_run: bool, index: str | None) -> None:
+@on_index
+def erase(opened: Index, column: str, values: str, record: Path | None, dry_run: bool) -> None:
     """Erase all rows of some values from the data files.
 
     This changes PATH. Files are rewritten without the rows, the rest as it was; old files of a Delta or Iceberg table
@@ -47,7 +44,6 @@ def erase(path: str, column: str, values: str, record: Path | None, dry_run: boo
     from zonebloom.erasing.erase import erase_by  # noqa: PLC0415 - as above
     from zonebloom.ground.arrow import is_text  # noqa: PLC0415 - `--help` must not load Arrow
 
-    opened = open_it(path, index)
     keys, command = read_values(values, opened, column), shlex.join(["zonebloom", *map(_without_secrets, sys.argv[1:])])
     if is_text(keys.type) and "" in keys.to_pylist():
         raise InvalidArgumentError(

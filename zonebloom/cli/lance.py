@@ -14,12 +14,12 @@ from zonebloom.cli.options import (
     SHARE,
     busy,
     check_output,
+    column_option,
     common_options,
     index_option,
     is_json,
-    open_it,
-    output_options,
-    path_argument,
+    on_index,
+    overwrite_option,
     storage_options,
 )
 from zonebloom.cli.output import print_json, read_table, say, write_table
@@ -38,16 +38,14 @@ def lance() -> None:
 @lance.command(
     examples=("lance export events.lance --column user_id", "lance export events/ -c user_id -o zones.arrow")
 )
-@path_argument
-@click.option("--column", "-c", required=True, help="An indexed column.")
+@column_option
 @click.option(
     "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Write .arrow or .parquet instead."
 )
 @click.option("--per-fragment", is_flag=True, help="A segment for each fragment of the table.")
-@output_options
-@index_option
-@common_options
-def export(path: str, column: str, output: Path | None, per_fragment: bool, overwrite: bool, index: str | None) -> None:
+@overwrite_option
+@on_index
+def export(opened: Index, column: str, output: Path | None, per_fragment: bool, overwrite: bool) -> None:
     """Give the zones of a column to the Lance table PATH as its own index.
 
     Lance prunes by it from then on. With --output the zones of any data set go to a file in Lance's schema; its files
@@ -55,7 +53,6 @@ def export(path: str, column: str, output: Path | None, per_fragment: bool, over
     """
     if per_fragment and output is not None:
         raise click.UsageError("--per-fragment is for a Lance table, not for --output.")
-    opened = open_it(path, index)
     if output is None:
         with busy("exporting"):
             _export_to_lance(opened, column, per_fragment=per_fragment, overwrite=overwrite)
@@ -79,7 +76,6 @@ def _export_to_lance(index: Index, column: str, *, per_fragment: bool, overwrite
     "import",
     examples=("lance import events.lance --column user_id", "lance import copy/ -c user_id --input zones.arrow"),
 )
-@path_argument
 @click.option("--column", "-c", required=True, help="The column that the zones describe.")
 @click.option("--input", "-i", "source", metavar="FILE", help="Read .arrow or .parquet of an export instead.")
 @index_option
@@ -114,7 +110,6 @@ def _zones_of(file: Path) -> Any:
 
 
 @lance.command(examples=("lance audit events.lance", "lance audit events.lance --column user_id --replace"))
-@path_argument
 @click.option("--column", "-c", help="The column to look at; by default all with a bloom filter index.")
 @click.option("--sample", type=SHARE, default=1.0, help="Share of the fragments to read.")
 @click.option("--replace", is_flag=True, help="Put a sound index in the place of each one that loses rows.")

@@ -8,22 +8,28 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import reduce, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.options import COMMIT_EVERY
 from zonebloom.stores.locations import absolute, is_url
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-_Decorator = Callable[[_Command], _Command]
+_Decorator = Callable[[Any], Any]
 
 WHOLE, AT_LEAST_ONE = click.IntRange(0), click.IntRange(1)
 SHARE, PROBABILITY = click.FloatRange(0, 1, min_open=True), click.FloatRange(0, 1, min_open=True, max_open=True)
 """Numbers that options take. click refuses others, and shows the range in the help."""
 _OPTIONS, _FORMAT = "zonebloom.storage_options", "zonebloom.format"
 _SECONDS_OF_SILENCE = 1.0
+
+
+def together(*options: _Decorator) -> _Decorator:
+    """Arguments and options as one decorator, in their order."""
+    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
 def _keep_storage_options(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> None:
@@ -38,25 +44,27 @@ def _keep_format(context: click.Context, _option: click.Parameter, given: str) -
     context.meta[_FORMAT] = given
 
 
-_format_option: _Decorator[Any] = click.option(
-    "--format",
-    "-f",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    expose_value=False,
-    callback=_keep_format,
-    help="How to print.",
+common_options = together(
+    click.argument("path"),
+    click.option(
+        "--format",
+        "-f",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        expose_value=False,
+        callback=_keep_format,
+        help="How to print.",
+    ),
+    click.option(
+        "--storage-option",
+        multiple=True,
+        metavar="KEY=VALUE",
+        expose_value=False,
+        callback=_keep_storage_options,
+        help="For s3://, gs://, az://, such as aws_region=eu-west-1; repeatable. Better in the environment.",
+    ),
 )
-_storage_option: _Decorator[Any] = click.option(
-    "--storage-option",
-    multiple=True,
-    metavar="KEY=VALUE",
-    expose_value=False,
-    callback=_keep_storage_options,
-    help="For s3://, gs://, az://, such as aws_region=eu-west-1; repeatable. Better in the environment.",
-)
-path_argument: _Decorator[Any] = click.argument("path")
-"""Folder of Parquet files, one file, a table, or the folder of an index; a path or a URL."""
+"""What every command about one PATH takes: folder of Parquet files, one file, a table, or an index; a path or a URL."""
 
 
 def _written_out(_context: click.Context, _option: click.Parameter, given: Any) -> Any:
@@ -91,60 +99,38 @@ def _condition(text: str) -> str:
 
 
 _OF_WHERE = "Condition, as in SQL: \"user_id = 'u-1' AND day = 3\"; @FILE reads it."
-where_option: _Decorator[Any] = click.option("--where", "-w", callback=_written_out, help=_OF_WHERE)
-conditions_option: _Decorator[Any] = click.option(
-    "--where", "-w", multiple=True, callback=_written_out, help=f"{_OF_WHERE} Repeatable."
-)
-index_option: _Decorator[Any] = click.option(
-    "--index", metavar="FOLDER", help="Where the index is, if not beside the data."
-)
-strict_option: _Decorator[Any] = click.option(
+where_option = click.option("--where", "-w", callback=_written_out, help=_OF_WHERE)
+conditions_option = click.option("--where", "-w", multiple=True, callback=_written_out, help=f"{_OF_WHERE} Repeatable.")
+index_option = click.option("--index", metavar="FOLDER", help="Where the index is, if not beside the data.")
+strict_option = click.option(
     "--strict", is_flag=True, help="Fail where files are new or changed since the last refresh."
 )
-limit_option: _Decorator[Any] = click.option(
-    "--limit", type=WHOLE, help="Stop after this number of rows, or row ranges."
-)
-columns_option: _Decorator[Any] = click.option(
-    "--columns", metavar="NAMES", help='Columns to print: user_id,amount; "a,b" in quotes is one name.'
-)
-
-
-def common_options(command: _Command) -> _Command:
-    """The options of every command about one PATH: the output format, and options of the store."""
-    decorated: _Command = _format_option(_storage_option(command))
-    return decorated
-
-
-def values_options(command: _Command) -> _Command:
-    """A list of ids in a file."""
-    column = click.option("--column", "-c", help="With --values: the column that holds them.")
-    values = click.option(
-        "--values",
-        metavar="FILE[:COLUMN]",
-        help="Values to look for; - is stdin. Text with one a line, CSV with a header, Arrow or Parquet.",
-    )
-    decorated: _Command = column(values(command))
-    return decorated
-
-
-def output_options(command: _Command) -> _Command:
-    """A file to write."""
-    overwrite = click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
-    decorated: _Command = overwrite(command)
-    return decorated
-
-
-def work_options(command: _Command) -> _Command:
-    """How a build or refresh works."""
-    from zonebloom.ground.options import COMMIT_EVERY  # noqa: PLC0415 - beside its only use
-
-    workers = click.option("--workers", type=AT_LEAST_ONE, help="Threads; by default the number of cores.")
-    commit = click.option(
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+column_option = click.option("--column", "-c", required=True, help="An indexed column.")
+work_options = together(
+    click.option("--workers", type=AT_LEAST_ONE, help="Threads; by default the number of cores."),
+    click.option(
         "--commit-every", type=AT_LEAST_ONE, default=COMMIT_EVERY, help="Rows after which what is done is committed."
-    )
-    dry = click.option("--dry-run", is_flag=True, help="Write nothing, only say what.")
-    decorated: _Command = workers(commit(dry(command)))
-    return decorated
+    ),
+    click.option("--dry-run", is_flag=True, help="Write nothing, only say what."),
+)
+"""How a build or refresh works."""
+
+
+def values_option(verb: str, *, required: bool = True) -> _Decorator:
+    """A list of values in a file."""
+    text = f"Values to {verb}; - is stdin. Text with one a line, CSV with a header, Arrow or Parquet."
+    return click.option("--values", required=required, metavar="FILE[:COLUMN]", help=text)
+
+
+def on_index(command: Callable[..., Any]) -> Any:
+    """A command about an index, which it gets opened as its first argument."""
+
+    @wraps(command)
+    def run(path: str, index: str | None, **given: Any) -> None:
+        command(open_it(path, index), **given)
+
+    return index_option(common_options(run))
 
 
 def storage_options() -> dict[str, str] | None:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from zonebloom.cli.options import (
-    busy,
-    common_options,
-    conditions_option,
-    index_option,
-    open_it,
-    output_options,
-    path_argument,
-)
+from zonebloom.cli.options import busy, conditions_option, on_index, overwrite_option
 from zonebloom.cli.output import say
 from zonebloom.cli.root import app
+
+if TYPE_CHECKING:
+    from zonebloom.index.index import Index
 
 
 @app.command(
@@ -25,18 +21,15 @@ from zonebloom.cli.root import app
         'report events/ -o report.html -w "user_id = \'u-1\'" -w "day = 3"',
     )
 )
-@path_argument
 @conditions_option
 @click.option("--output", "-o", metavar="FILE", type=click.Path(path_type=Path), required=True, help="A page: .html.")
-@output_options
-@index_option
-@common_options
-def report(path: str, where: tuple[str, ...], output: Path, overwrite: bool, index: str | None) -> None:
+@overwrite_option
+@on_index
+def report(opened: Index, where: tuple[str, ...], output: Path, overwrite: bool) -> None:
     """Write a page with pictures: what conditions read, sizes, coverage.
 
     It opens in a browser without a network. Each condition is drawn on a map of files and zones; --where is repeatable.
     """
-    opened = open_it(path, index)
     with busy("drawing"):
         opened.report(output, list(where), overwrite=overwrite)
     num_bytes = output.stat().st_size

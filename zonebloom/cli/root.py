@@ -48,6 +48,8 @@ ARGUMENTS = {
 
 _ADVANCED = {"commit_every", "storage_option", "verbose", "workers"}
 """Names of options that few users need; the help lists them last."""
+_FIRST, _LAST = {"path", "where", "column", "values"}, {"strict", "index", "storage_option", "format"}
+"""Names of arguments and options that the help lists before and after a command's own."""
 _CALLERS_MISTAKES = (ValueError, TypeError, LookupError, ImportError)
 _WIDTH = 80
 _STOPPED, _PIPE_CLOSED = 130, 141
@@ -76,6 +78,7 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.examples = examples
+        self.params.sort(key=lambda param: (param.name in _LAST, param.name not in _FIRST))
         self.params.append(_verbose_option())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zonebloom.cli.options import (
+    WHOLE,
     busy,
     check_output,
-    columns_option,
-    common_options,
-    index_option,
+    column_option,
     is_json,
-    limit_option,
     listed,
-    open_it,
-    output_options,
-    path_argument,
+    on_index,
+    overwrite_option,
     strict_option,
-    values_options,
+    together,
+    values_option,
     where_option,
 )
-from zonebloom.cli.output import (
-    print_json,
-    print_list,
-    printable,
-    python_rows,
-    show,
-    write_csv,
-    write_table,
-)
+from zonebloom.cli.output import print_json, print_list, printable, python_rows, show, write_csv, write_table
 from zonebloom.cli.root import app
 from zonebloom.cli.values import read_values
 from zonebloom.errors import Words
@@ -41,13 +33,43 @@ from zonebloom.ground.reasons import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from zonebloom.index.index import Index
 
-def _wanted(opened: Any, where: str | None, column: str | None, values: str | None) -> dict[str, Any]:
-    """The condition of a search, as the library's arguments."""
-    keys = None if column is None or values is None else read_values(values, opened, column)
-    if values is not None and column is None:
-        raise click.UsageError("--values needs --column.")
-    return {"predicate": where, "column": column, "values": keys}
+_limit_option = click.option("--limit", type=WHOLE, help="Stop after this number of rows, or row ranges.")
+
+
+def _on_condition(command: Callable[..., Any]) -> Any:
+    """A search of an index. The command gets the index, and the condition as arguments of the library."""
+
+    @wraps(command)
+    def run(opened: Index, where: str | None, column: str | None, values: str | None, **given: Any) -> None:
+        if values is not None and column is None:
+            raise click.UsageError("--values needs --column.")
+        keys = None if column is None or values is None else read_values(values, opened, column)
+        command(opened, {"predicate": where, "column": column, "values": keys}, **given)
+
+    column = click.option("--column", "-c", help="With --values: the column that holds them.")
+    searched = together(where_option, column, values_option("look for", required=False), strict_option)
+    return on_index(searched(run))
+
+
+def _on_keys(command: Callable[..., Any]) -> Any:
+    """A question about each value of a file, by the index's method of the command's name.
+
+    The command gets the values and the method's answer.
+    """
+
+    @wraps(command)
+    def run(opened: Index, column: str, values: str, **given: Any) -> None:
+        opened.column_type(column)  # an error here names the indexed columns
+        keys = read_values(values, opened, column)
+        with busy("asking"):
+            answer = getattr(opened, command.__name__)(column, keys, **given)
+        if given["exact"]:  # else the library says it
+            _say_what_was_read_whole(opened)
+        command(_python_values(keys), answer, exact=given["exact"])
+
+    return on_index(together(column_option, values_option("ask for"), strict_option)(run))
 
 
 @app.command(
@@ -56,28 +78,14 @@ def _wanted(opened: Any, where: str | None, column: str | None, values: str | No
         "search events/ --column user_id --values ids.txt -f json",
     )
 )
-@path_argument
-@where_option
-@values_options
-@limit_option
-@strict_option
-@index_option
-@common_options
-def search(
-    path: str,
-    where: str | None,
-    column: str | None,
-    values: str | None,
-    limit: int | None,
-    strict: bool,
-    index: str | None,
-) -> None:
+@_limit_option
+@_on_condition
+def search(opened: Index, wanted: dict[str, Any], limit: int | None, strict: bool) -> None:
     """Print the row ranges that may match; no other row does.
 
     A line has path, start and stop, with tabs between them.
     """
-    opened = open_it(path, index)
-    result = opened.search(**_wanted(opened, where, column, values), strict=strict)
+    result = opened.search(**wanted, strict=strict)
     document = result.to_dict()
     document["row_ranges"] = document["row_ranges"][:limit]
     if is_json():
@@ -103,39 +111,30 @@ def search(
         "scan events/ --column user_id --values ids.txt -o found.parquet",
     )
 )
-@path_argument
-@where_option
-@values_options
-@columns_option
-@limit_option
+@click.option("--columns", metavar="NAMES", help='Columns to print: user_id,amount; "a,b" in quotes is one name.')
+@_limit_option
 @click.option(
     "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Write .csv, .arrow or .parquet instead."
 )
-@output_options
-@strict_option
-@index_option
-@common_options
+@overwrite_option
+@_on_condition
 def scan(
-    path: str,
-    where: str | None,
-    column: str | None,
-    values: str | None,
+    opened: Index,
+    wanted: dict[str, Any],
     columns: str | None,
     limit: int | None,
     output: Path | None,
     overwrite: bool,
     strict: bool,
-    index: str | None,
 ) -> None:
     r"""Print the rows that match, as a full scan finds them.
 
     CSV, or one JSON object a line. Bytes are printed as DuckDB prints them: \xAA for each that is no printable ASCII.
     """
-    opened = open_it(path, index)
     if output is not None:
         check_output(output, opened, overwrite=overwrite, endings=(".csv", ".arrow", ".parquet"))
-    is_all = limit is not None and where is column is values is None
-    wanted = _wanted(opened, "TRUE" if is_all else where, column, values)
+    if limit is not None and all(given is None for given in wanted.values()):
+        wanted["predicate"] = "TRUE"
     reader = opened.scan(**wanted, columns=listed(columns), limit=limit, strict=strict)
     if output is not None:
         with busy("scanning"):
@@ -163,42 +162,20 @@ def _python_values(values: pa.Array) -> list[Any]:
     return [row["value"] for row in python_rows(pa.record_batch([values], ["value"]))]
 
 
-_column_option = click.option("--column", "-c", required=True, help="An indexed column.")
-_values_option = click.option(
-    "--values",
-    required=True,
-    metavar="FILE[:COLUMN]",
-    help="Values to ask for; - is stdin. Text with one a line, CSV with a header, Arrow or Parquet.",
-)
-
-
 @app.command(
     examples=(
         "locate events/ --column user_id --values ids.txt",
         "locate events/ --column user_id --values - --exact < ids.txt",
     )
 )
-@path_argument
-@_column_option
-@_values_option
 @click.option("--exact", is_flag=True, help="Read the candidates: the rows that hold a value, and no others.")
-@strict_option
-@index_option
-@common_options
-def locate(path: str, column: str, values: str, exact: bool, strict: bool, index: str | None) -> None:
+@_on_keys
+def locate(given: list[Any], table: pa.Table, **_: Any) -> None:
     """Print for each value of a file the files and row ranges that can hold it.
 
     The rest certainly do not. A line has value, path, start and stop, with tabs between them; without a value, the row
     range can hold any. With --exact it has value, path and row, and only the value if no row holds it.
     """
-    opened = open_it(path, index)
-    opened.column_type(column)  # an error here names the indexed columns
-    wanted = read_values(values, opened, column)
-    with busy("asking"):
-        table = opened.locate(column, wanted, exact=exact, strict=strict)
-    if exact:  # else the library says it
-        _say_what_was_read_whole(opened)
-    given = _python_values(wanted)
     places = table.column("key_index").to_pylist()
     rows = table.drop_columns("key_index").to_pylist()
     if is_json():
@@ -217,26 +194,14 @@ def locate(path: str, column: str, values: str, exact: bool, strict: bool, index
         "exists events/ --column user_id --values - --exact < ids.txt",
     )
 )
-@path_argument
-@_column_option
-@_values_option
 @click.option("--exact", is_flag=True, help="Read the candidates: true is certain.")
-@strict_option
-@index_option
-@common_options
-def exists(path: str, column: str, values: str, exact: bool, strict: bool, index: str | None) -> None:
+@_on_keys
+def exists(given: list[Any], answers: pa.BooleanArray, *, exact: bool) -> None:
     r"""Print for each value of a file whether the column may hold it.
 
     False is certain. In a text, \xAA is a byte of a column of bytes.
     """
-    opened = open_it(path, index)
-    opened.column_type(column)  # an error here names the indexed columns
-    wanted = read_values(values, opened, column)
-    with busy("asking"):
-        answers = opened.exists(column, wanted, exact=exact, strict=strict)
-    if exact:  # else the library says it
-        _say_what_was_read_whole(opened)
-    rows = zip(_python_values(wanted), answers.to_pylist(), strict=True)
+    rows = zip(given, answers.to_pylist(), strict=True)
     if is_json():
         print_list({"value": value, "exists": answer} for value, answer in rows)
         return
@@ -251,21 +216,7 @@ def exists(path: str, column: str, values: str, exact: bool, strict: bool, index
         "explain events/ --column user_id --values ids.txt",
     )
 )
-@path_argument
-@where_option
-@values_options
-@strict_option
-@index_option
-@common_options
-def explain(
-    path: str,
-    where: str | None,
-    column: str | None,
-    values: str | None,
-    strict: bool,
-    index: str | None,
-) -> None:
+@_on_condition
+def explain(opened: Index, wanted: dict[str, Any], strict: bool) -> None:
     """Print what a search leaves out, and why not more."""
-    opened = open_it(path, index)
-    explanation = opened.explain(**_wanted(opened, where, column, values), strict=strict)
-    show(explanation)
+    show(opened.explain(**wanted, strict=strict))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,31 +17,30 @@ from zonebloom.cli.options import (
     common_options,
     index_option,
     is_json,
+    on_index,
     open_it,
-    path_argument,
     storage_options,
     work_options,
 )
 from zonebloom.cli.output import print_list, say, say_done, show, shown
 from zonebloom.cli.root import app
 from zonebloom.errors import IndexNotFoundError, Words
-from zonebloom.ground.options import KINDS, Kind, Sizing
+from zonebloom.ground.options import KINDS, SIZINGS
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import plain
 
 if TYPE_CHECKING:
+    from zonebloom.index.index import Index
     from zonebloom.indexing.plan import Mode
 
 
 @app.command(examples=("status events/", "status events/ --check || zonebloom refresh events/"))
-@path_argument
 @click.option("--check", is_flag=True, help="Exit with 1 if a refresh has work to do.")
-@index_option
-@common_options
-def status(path: str, check: bool, index: str | None) -> None:
+@on_index
+def status(opened: Index, check: bool) -> None:
     """Print what the index holds and covers now, and what is read whole."""
     with busy("listing"):
-        report = open_it(path, index).status()
+        report = opened.status()
     show(report)
     if check and not report.is_fresh:
         raise click.exceptions.Exit(1)
@@ -50,7 +49,6 @@ def status(path: str, check: bool, index: str | None) -> None:
 @app.command(
     examples=("refresh events/", "refresh events/ --partition day=3", "refresh events/ --mode full --fpp 1e-5")
 )
-@path_argument
 @click.option(
     "--mode",
     type=click.Choice(["incremental", "quick", "full"]),
@@ -62,25 +60,12 @@ def status(path: str, check: bool, index: str | None) -> None:
 @click.option("--kind", type=click.Choice(KINDS), help="With full: bloom filters, locators or both from now on.")
 @click.option("--rows-per-zone", type=AT_LEAST_ONE, help="With full: rows of a zone from now on.")
 @click.option("--fpp", type=PROBABILITY, help="With full: false positive probability of a zone from now on.")
-@click.option("--sizing", type=click.Choice(get_args(Sizing)), help="With full: how large a filter is from now on.")
+@click.option("--sizing", type=click.Choice(SIZINGS), help="With full: how large a filter is from now on.")
 @click.option("--check", is_flag=True, help="Read the index whole first, and mend it.")
 @work_options
-@index_option
-@common_options
+@on_index
 def refresh(
-    path: str,
-    mode: Mode,
-    paths: tuple[str, ...],
-    partition: tuple[str, ...],
-    kind: Kind | None,
-    rows_per_zone: int | None,
-    fpp: float | None,
-    sizing: Sizing | None,
-    check: bool,
-    workers: int | None,
-    commit_every: int,
-    dry_run: bool,
-    index: str | None,
+    opened: Index, mode: Mode, paths: tuple[str, ...], partition: tuple[str, ...], dry_run: bool, **options: Any
 ) -> None:
     """Index new and changed files, forget deleted ones.
 
@@ -88,7 +73,7 @@ def refresh(
     """
     if dry_run and (paths or partition or mode != "incremental"):
         raise click.UsageError("--dry-run is for an incremental refresh of all files.")
-    opened, started = open_it(path, index), time.perf_counter()
+    started = time.perf_counter()
     if dry_run:
         before = opened.status()
         added, dropped = before.num_new + before.num_changed, before.num_changed + before.num_deleted
@@ -96,32 +81,20 @@ def refresh(
         say(before.to_dict() | {"is_dry_run": True}, f"{would}, and drop {dropped:,}")
         return
     done = opened.refresh(
-        mode,
-        paths=paths or None,
-        partitions=partition or None,
-        kind=kind,
-        rows_per_zone=rows_per_zone,
-        fpp=fpp,
-        sizing=sizing,
-        check=check,
-        workers=workers,
-        commit_every=commit_every,
-        progress=sys.stderr.isatty(),
+        mode, paths=paths or None, partitions=partition or None, progress=sys.stderr.isatty(), **options
     )
     say_done(opened, started, done.to_dict(), done.headline)
 
 
 @app.command(examples=("optimize events/",))
-@path_argument
 @click.option("--dry-run", is_flag=True, help="Write nothing, only say what there is to merge.")
-@index_option
-@common_options
-def optimize(path: str, dry_run: bool, index: str | None) -> None:
+@on_index
+def optimize(opened: Index, dry_run: bool) -> None:
     """Merge segments, so that a search reads less.
 
     Answers stay the same.
     """
-    opened, started = open_it(path, index), time.perf_counter()
+    started = time.perf_counter()
     if dry_run:
         columns = opened.indexed_columns()
         lines = [f"{column.name}: {counted(sum(column.segments.values()), 'segment')} now" for column in columns]
@@ -133,14 +106,11 @@ def optimize(path: str, dry_run: bool, index: str | None) -> None:
 
 
 @app.command(examples=("verify events/ --all", "verify events/ --sample 0.01 -f json"))
-@path_argument
 @click.option("--sample", type=SHARE, default=0.1, help="Share of the files to read again.")
 @click.option("--all", "all_files", is_flag=True, help="Read every file, as --sample 1.")
-@index_option
-@common_options
-def verify(path: str, sample: float, all_files: bool, index: str | None) -> None:
+@on_index
+def verify(opened: Index, sample: float, all_files: bool) -> None:
     """Read data again and prove the index right, or exit with 1."""
-    opened = open_it(path, index)
     with busy("verifying"):
         report = opened.verify(sample=1.0 if all_files else sample)
     num_unknown = len(opened.view().files.unknown_paths)
@@ -151,12 +121,10 @@ def verify(path: str, sample: float, all_files: bool, index: str | None) -> None
 
 
 @app.command(examples=("versions events/",))
-@path_argument
-@index_option
-@common_options
-def versions(path: str, index: str | None) -> None:
+@on_index
+def versions(opened: Index) -> None:
     """Print the versions that are kept, the oldest first."""
-    listed = open_it(path, index).versions()
+    listed = opened.versions()
     if is_json():
         print_list(version.to_dict() for version in listed)
     else:
@@ -164,18 +132,15 @@ def versions(path: str, index: str | None) -> None:
 
 
 @app.command(examples=("restore events/ 3",))
-@path_argument
 @click.argument("version", type=int)
-@index_option
-@common_options
-def restore(path: str, version: int, index: str | None) -> None:
+@on_index
+def restore(opened: Index, version: int) -> None:
     """Make an older version current again, as a new version."""
-    number = open_it(path, index).restore(version)
+    number = opened.restore(version)
     say({"version": number, "restored": version}, f"version {number}")
 
 
 @app.command(examples=("vacuum events/ --dry-run", "vacuum events/ --older-than 12h"))
-@path_argument
 @click.option("--older-than", default="7d", help="Time since a version was superseded: 7d, 12h, 30m.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
 @index_option
@@ -193,7 +158,6 @@ def vacuum(path: str, older_than: str, dry_run: bool, index: str | None) -> None
 
 
 @app.command(examples=("delete events/", "delete events/ --yes"))
-@path_argument
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
 @index_option
