@@ -215,6 +215,7 @@ def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, operation, fi
         for at, kind in some(itertools.product(range(num_writes), FAULTS), each=each):
             shutil.copytree(template, root)
             before = list_versions(LocalStore(root / "_zonebloom"))[-1]
+            files = {*root.rglob("*")}
             expected = (StorageError, ConcurrentCommitError, *([CorruptIndexError] if kind == "torn" else []))
             with Faults(at, kind, another_writer).installed() as faults:
                 try:
@@ -222,6 +223,7 @@ def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, operation, fi
                 except expected:
                     raised += 1
             assert faults.has_struck, (at, kind)
+            assert {*root.rglob("*")} == files or (operation, kind) != (optimize, "fail"), at
             injected += 1
             assert list_versions(LocalStore(root / "_zonebloom"))[-1] >= before
             index = zb.open_index(root)
