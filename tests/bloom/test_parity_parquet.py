@@ -6,7 +6,6 @@ data, so its size is not asked for but found.
 
 from __future__ import annotations
 
-import struct
 import uuid
 from pathlib import Path
 
@@ -45,12 +44,6 @@ SAME_TYPE = {
     "dictionary": pa.array(TEXTS).dictionary_encode(),
 }
 """Columns whose Parquet physical type has the bytes that zonebloom and Lance hash."""
-
-WIDENED = {
-    "int8": (pa.array((INTEGERS % 100).astype(np.int8)), pa.int32()),
-    "uint16": (pa.array((INTEGERS % 60_000).astype(np.uint16)), pa.int32()),
-    "date64": (pa.array(INTEGERS % 1000 * 86_400_000).cast(pa.date64()), pa.int32()),
-}
 """Columns that Parquet stores in another width than Arrow: equal only once they are cast to it."""
 
 
@@ -77,25 +70,3 @@ def test_bitsets_equal_pyarrows(tmp_path, name, has_nulls):
         theirs = written_bitset(tmp_path / f"{fpp}.parquet", values, ndv=ROWS, fpp=fpp)
         assert any(theirs)
         assert bitset_of(values, len(theirs)) == theirs
-
-
-@pytest.mark.parametrize("name", WIDENED)
-def test_narrow_types_equal_pyarrows_at_parquets_width(tmp_path, name):
-    """The deviation that specs/hashing.md states: Lance hashes the column's own width, Parquet its physical type's."""
-    values, physical = WIDENED[name]
-    theirs = written_bitset(tmp_path / "a.parquet", values, ndv=ROWS, fpp=0.01)
-    widened = values.cast(pa.date32()).cast(pa.int32()) if pa.types.is_date(values.type) else values.cast(physical)
-    assert bitset_of(widened, len(theirs)) == theirs
-    assert bitset_of(values, len(theirs)) != theirs
-
-
-def test_decimals_are_big_endian_in_parquet(tmp_path):
-    """pyarrow stores decimals as fixed bytes, most significant first; zonebloom hashes Arrow's bytes: no parity."""
-    values = pa.array(INTEGERS).cast(pa.decimal128(19, 0))
-    theirs = written_bitset(tmp_path / "a.parquet", values, ndv=ROWS, fpp=0.01)
-    assert bitset_of(values, len(theirs)) != theirs
-    width = pq.read_metadata(tmp_path / "a.parquet").schema.column(0).length
-    stored = [
-        struct.pack(">q", number).rjust(width, b"\xff" if number < 0 else b"\x00") for number in INTEGERS.tolist()
-    ]
-    assert bitset_of(pa.array(stored, pa.binary(width)), len(theirs)) == theirs

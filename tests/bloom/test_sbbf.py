@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests import reference
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.split_block import bits_in_word, bits_of_hash, block_index, block_indexes, masks
-from zonebloom.errors import InvalidArgumentError, UnsupportedTypeError
+from zonebloom.errors import InvalidArgumentError
 
 RANDOM = np.random.default_rng(20260803)
 
@@ -76,11 +76,6 @@ def test_no_values():
     filter_.insert(pa.array([], pa.string()))
     assert filter_.check(pa.array([], pa.string())).equals(pa.array([], pa.bool_()))
     assert filter_.fpp() == 0
-
-
-def test_values_without_a_hash_are_refused():
-    with pytest.raises(UnsupportedTypeError):
-        Sbbf.with_blocks(1).insert(pa.array([[1]], pa.list_(pa.int64())))
 
 
 def test_fold_to_fpp_is_the_least_folding_that_meets_it():

@@ -20,7 +20,7 @@ from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp, num_blocks_for
 from zonebloom.bloom.zones import ZONE_FIELDS
 from zonebloom.bloom.zones.chunk import FilterChunk
-from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError, UnsupportedTypeError
+from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
 
 SIZINGS = ("power_of_two", "exact", "adaptive", "parquet")
 ROWS = 1000
@@ -162,18 +162,6 @@ def test_fragment_ids_outside_an_address_are_refused(fragment_id):
     builder = zb.ZoneBuilder(pa.int64())
     with pytest.raises(InvalidArgumentError, match="fragment_id must be"):
         builder.add(fragment_id, pa.array([1], pa.int64()))
-
-
-def test_types_without_hash_are_refused():
-    for column_type in (pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.null()):
-        with pytest.raises(UnsupportedTypeError):
-            zb.ZoneBuilder(column_type)
-
-
-@pytest.mark.parametrize("parameters", [{"rows_per_zone": 0}, {"fpp": 1}, {"sizing": "small"}], ids=str)
-def test_parameters_that_make_no_sense_are_refused(parameters):
-    with pytest.raises(InvalidArgumentError, match=f"{next(iter(parameters))} must be"):
-        zb.ZoneBuilder(pa.int64(), **parameters)
 
 
 # --- zone tables from outside -----------------------------------------------------------------------------------------

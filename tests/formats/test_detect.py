@@ -99,15 +99,6 @@ def test_partition_only_predicates_are_exact_and_read_nothing(tmp_path, monkeypa
     assert (both.kind, both.kept.rows) == ("at_most", 1)
 
 
-def test_a_new_partition_is_known_at_once(tmp_path):
-    write_hive(tmp_path, ["day=1", "day=2"])
-    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
-    write_hive(tmp_path, ["day=1", "day=2", "day=3"])
-    assert index.search("day = 3").files == ["day=3/part-2.parquet"]
-    assert index.to_table("day = 3").num_rows == 3
-    assert index.to_table("day = 3 AND id = 7").num_rows == 1
-
-
 def test_a_new_partition_that_is_no_int_is_kept(tmp_path):
     write_hive(tmp_path, ["day=1", "day=2"])
     index = zb.build_index(tmp_path, "id", rows_per_zone=1)

@@ -7,7 +7,6 @@ What tables of each format have is in `test_table`.
 from __future__ import annotations
 
 import datetime as dt
-import random
 from pathlib import Path
 
 import lance
@@ -16,7 +15,6 @@ import pyarrow.compute as pc
 import pytest
 
 import zonebloom as zb
-from tests.depth import at_depth
 from tests.tables import assert_same, build, rows, user
 from tests.whole.test_every_type import COLUMNS
 from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError
@@ -307,26 +305,3 @@ def test_an_outage_is_told_as_one_and_changes_nothing(s3):
             call()
     assert index.version == 1
     assert index.to_table(user(50))["id"].to_pylist() == [50]
-
-
-def test_random_commits_against_lances_own_scan(tmp_path):
-    rng = random.Random(5)
-    root = tmp_path / "t.lance"
-    write(root, rows(0, 60), enable_stable_row_ids=True)
-    index, last = build(root), 60
-    steps = [
-        lambda table: table.delete(f"id % 7 = {rng.randrange(7)}"),
-        lambda table: table.update({"u": f"'new {rng.random()}'"}, where=f"id % 11 = {rng.randrange(11)}"),
-        lambda table: table.optimize.compact_files(target_rows_per_fragment=rng.choice([50, 1000])),
-        lambda table: table.add_columns({f"c{rng.random()}"[:9].replace(".", ""): "id + 1"}),
-        lambda table: table.optimize.optimize_indices(),
-    ]
-    for _ in range(at_depth(60, 7)):
-        write(root, rows(last, last + 20).select(lance.dataset(str(root)).schema.names[:2]))
-        last += 20
-        rng.choice(steps)(lance.dataset(str(root)))
-        if rng.random() < 0.4:
-            index.refresh(rng.choice(["incremental", "incremental", "quick"]))
-        assert_same(index.to_table("id IS NOT NULL"), theirs(root))
-        for key in rng.sample(theirs(root)["u"].to_pylist(), 5):
-            assert_same(index.to_table(zb.col("u") == key), theirs(root, f"u = '{key}'"))

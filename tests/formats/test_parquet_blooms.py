@@ -31,7 +31,6 @@ import zonebloom as zb
 from tests.conftest import flip
 from tests.depth import at_depth
 from tests.newer import need
-from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.cli.bytes_text import text_of
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import thrift
@@ -303,19 +302,6 @@ def test_the_command_lists_filters_and_looks_a_value_up(written, run):
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("bits_per_value", "fpp"), [(6.0, 0.10), (10.5, 0.01), (16.9, 0.001), (26.4, 0.0001), (41.0, 0.00001)]
-)
-def test_the_specifications_table_of_bits_and_probabilities_is_met(bits_per_value, fpp):
-    num_blocks = 4096
-    assert expected_fpp(int(num_blocks * 256 / bits_per_value), num_blocks) == pytest.approx(fpp, rel=0.05)
-
-
-@pytest.mark.parametrize(("ndv", "fpp"), [(26_214, 0.0126), (52_428, 0.18), (13_107, 0.0004)])
-def test_the_specifications_example_of_1024_blocks_is_met(ndv, fpp):
-    assert expected_fpp(ndv, 1024) == pytest.approx(fpp, rel=0.06)
 
 
 @pytest.mark.parametrize(
@@ -777,16 +763,6 @@ def test_a_damaged_filter_keeps_its_row_group_and_is_said(indexed):
     assert [(row_range.start, row_range.stop) for row_range in result.row_ranges] == [(2000, 3000)]
     assert [reason.path for reason in result.reasons if reason.code == "FILTER_UNUSABLE"] == ["b.parquet"]
     assert index.to_table(zb.col("key") == -1).num_rows == 0
-
-
-def test_a_file_that_changes_between_search_and_scan_is_an_error_and_loses_no_row(indexed):
-    root, index = indexed
-    write_pyarrow(root / "b.parquet")
-    reader = index.scan(zb.col("key") == TABLE["key"][3700].as_py())
-    write_pyarrow(root / "b.parquet", pa.concat_tables([TABLE.slice(1000), TABLE.slice(0, 1001)]))
-    with pytest.raises(DataFileError, match="must not change during a scan"):
-        reader.read_all()
-    assert index.to_table(zb.col("key") == TABLE["key"][3700].as_py()).num_rows == 1
 
 
 def test_columns_that_folders_hold_and_wider_types_are_compared_as_the_data_set_has_them(tmp_path):

@@ -44,10 +44,11 @@ def expected_zones(lake, column: str, **parameters) -> pa.Table:
 
 
 @pytest.mark.parametrize("sizing", ["power_of_two", "exact", "adaptive", "parquet"])
-@pytest.mark.parametrize("column", COLUMNS)
-def test_a_build_equals_one_builder_over_the_files(flat_lake, column, sizing):
-    built = zones_of(flat_lake.root, column, sizing=sizing)
-    assert built.equals(expected_zones(flat_lake, column, rows_per_zone=300, sizing=sizing), check_metadata=True)
+def test_a_build_of_several_columns_equals_a_builder_of_each_over_the_files(flat_lake, sizing):
+    index = zb.build_index(flat_lake.root, COLUMNS, rows_per_zone=300, sizing=sizing)
+    for column in COLUMNS:
+        built = index.zone_table(column).to_arrow().combine_chunks()
+        assert built.equals(expected_zones(flat_lake, column, rows_per_zone=300, sizing=sizing), check_metadata=True)
 
 
 def test_zones_do_not_depend_on_workers(make_lake, monkeypatch):
@@ -79,13 +80,6 @@ def test_zones_do_not_depend_on_the_order_of_files(flat_lake, tmp_path):
     assert zones_of(paths[::-1], index=tmp_path / "backward").equals(forward)
     assert zones_of(flat_lake.root).equals(forward)
     assert zones_of(pads.dataset(flat_lake.root), index=tmp_path / "arrow").equals(forward)
-
-
-def test_several_columns_in_one_pass_equal_each_alone(flat_lake, tmp_path):
-    together = zb.build_index(flat_lake.root, COLUMNS, rows_per_zone=300)
-    for column in COLUMNS:
-        alone = zones_of(flat_lake.root, column, index=tmp_path / column)
-        assert together.zone_table(column).to_arrow().combine_chunks().equals(alone, check_metadata=True)
 
 
 def test_strings_read_as_dictionaries_make_the_same_zones(tmp_path):
@@ -152,35 +146,12 @@ def test_a_relative_path_is_as_good(flat_lake, monkeypatch):
     assert zb.open_index(".").data.store.root == flat_lake.root
 
 
-@pytest.mark.parametrize("place", ["_hidden", ".hidden", "deep/_er/index"])
-def test_an_index_inside_the_lake_is_no_data(flat_lake, place):
-    index = zb.build_index(flat_lake.root, "user_id", index=flat_lake.root / place)
-    for opened in (index, zb.open_index(flat_lake.root / place)):
-        result = opened.search("user_id = 'nobody'")
-        assert (result.total.files, result.files, result.reasons) == (3, [], ())
-        assert opened.to_table("user_id = 'nobody'").num_rows == 0
-
-
-@pytest.mark.parametrize("place", ["idx", "deep/er/index", "_day=1/index", "."])
-def test_an_index_where_its_files_would_be_data_is_refused(flat_lake, place):
-    with pytest.raises(InvalidArgumentError, match="name begins with _"):
-        zb.build_index(flat_lake.root, "user_id", index=flat_lake.root / place)
-    assert sorted(file.name for file in flat_lake.root.iterdir()) == list(flat_lake.files)
-
-
 def test_there_must_be_an_index(tmp_path):
     with pytest.raises(IndexNotFoundError, match=r"no index beside .*; make one with build_index"):
         zb.open_index(tmp_path)
     (index_of(tmp_path) / "versions").mkdir(parents=True)
     with pytest.raises(IndexNotFoundError, match=r"no index beside .*; make one with build_index"):
         zb.open_index(tmp_path)
-
-
-def test_a_version_that_is_not_kept_is_the_callers_mistake(flat_lake):
-    zb.build_index(flat_lake.root, "user_id")
-    with pytest.raises(InvalidArgumentError, match="no version 9 is kept"):
-        zb.open_index(flat_lake.root, version=9)
-    assert zb.open_index(flat_lake.root, version=1).version == 1
 
 
 # --- adding columns -------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 
 import zonebloom as zb
 from tests.conftest import flip, index_of, make_rows
-from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError, UnsupportedFormatError
+from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError
 from zonebloom.formats import DataFile, ParquetDataset
 from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.stores.local import LocalStore
@@ -304,16 +304,6 @@ def test_a_damaged_version_is_left_behind(lake):
     assert not zb.open_index(lake.root).search("user_id = 'x'", strict=True).reasons
     ids = [fragment.fragment_id for fragment in index._snapshot.fragments.values()]
     assert sorted(ids) == [0, 1, 2, 4], "id 3 was used by the damaged version"
-
-
-def test_a_newer_format_is_refused(lake):
-    path = index_of(lake.root) / "versions" / f"{1:020d}.json"
-    newer = path.with_name(f"{2:020d}.json")
-    newer.write_text(path.read_text().replace('"format_version": 2', '"format_version": 3'))
-    with pytest.warns(RuntimeWarning, match="newer zonebloom"):
-        index = zb.open_index(lake.root)
-    with pytest.warns(RuntimeWarning), pytest.raises(UnsupportedFormatError):
-        index.refresh()
 
 
 def test_fragment_lists_stay_few_and_short(tmp_path):

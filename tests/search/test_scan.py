@@ -286,27 +286,6 @@ def test_limit_must_be_a_count(index, limit):
         index.scan("user_id = 'x'", limit=limit)
 
 
-def test_a_scan_reads_only_row_groups_with_candidates(flat_lake, index, monkeypatch):
-    from zonebloom.formats import DataFile
-
-    seen = []
-    read = DataFile.read_rows
-    monkeypatch.setattr(DataFile, "read_rows", lambda self, *args: seen.append(args) or read(self, *args))
-    user = flat_lake.table["user_id"][3000].as_py()
-    assert index.to_table(zb.Equals("user_id", user)).num_rows == 1
-    assert {number for number, *_ in seen} == {1}
-    seen.clear()
-    assert index.to_table(zb.Equals("user_id", "nobody")).num_rows == 0
-    assert len(seen) == 0
-
-
-def test_a_file_that_changes_during_a_scan_is_an_error(flat_lake, index):
-    reader = index.scan("amount > -1e9")
-    pq.write_table(flat_lake.table.slice(0, 7), flat_lake.root / flat_lake.files[1])
-    with pytest.raises(DataFileError, match="must not change during a scan"):
-        reader.read_all()
-
-
 @pytest.mark.parametrize(
     ("places", "ranges"),
     [([], []), ([0], [(5, 6)]), ([0, 1, 2], [(5, 7), (9, 10)]), ([1, 2, 4], [(6, 7), (9, 10), (11, 12)])],

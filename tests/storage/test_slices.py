@@ -10,7 +10,6 @@ import mmap
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -259,24 +258,6 @@ def test_threads_share_a_segment(tmp_path):
 
 
 @pytest.mark.parametrize("count", [1, FEW_HASHES + 1])
-def test_a_damaged_row_makes_the_whole_group_may_match(tmp_path, count):
-    filters = np.zeros((1000, 4, 8), np.uint32)
-    entry = write_slices(tmp_path, filters)
-    hashes = hashes_of(count)
-    layout = SliceSegment(LocalStore(tmp_path), entry).layout
-    flip(tmp_path / entry.path, layout.offset(rows_of_hash(int(hashes[0]), 4)[3]) + 1, 0)
-    segment = SliceSegment(LocalStore(tmp_path), entry)
-    assert segment.may_contain(hashes).all()
-    assert len(segment.candidates(hashes)) == len(segment)
-    assert segment.may_contain(~hashes).all(), "once damaged, nothing of the group is believed"
-    assert segment.contained(hashes).all()
-    assert len(segment.damage) == 1
-    assert "bit row" in segment.damage[0]
-    with pytest.raises(CorruptIndexError, match="bit row"):
-        segment.to_arrow()
-
-
-@pytest.mark.parametrize("count", [1, FEW_HASHES + 1])
 def test_values_meet_the_damage_first(tmp_path, count):
     """`contained` believes no row because it was read; nobody else has asked before."""
     entry = write_slices(tmp_path, np.full((1000, 4, 8), 2**32 - 1, np.uint32))
@@ -329,26 +310,6 @@ def test_a_newer_layout_is_refused(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(UnsupportedFormatError, match="newer zonebloom"):
         SliceSegment(LocalStore(tmp_path), entry)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"num_zones": 449},
-        {"num_zones": -1},
-        {"stride": 96},
-        {"num_blocks": 0},
-        {"num_blocks": 400},
-        {"blocks_per_body": 0},
-        {"body_offsets": (8192, 4096)},
-        {"body_offsets": (64,)},
-    ],
-)
-def test_a_layout_outside_the_file_is_refused(tmp_path, change):
-    layout = SliceSegment(LocalStore(tmp_path), entry := write_slices(tmp_path, random_filters(3, 2))).layout
-    layout.check(entry.num_bytes, "x")
-    with pytest.raises(CorruptIndexError, match="inside"):
-        replace(layout, **change).check(entry.num_bytes, "x")
 
 
 @pytest.mark.parametrize("is_finished", [False, True])

@@ -12,8 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import lance
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
@@ -88,22 +86,6 @@ def test_a_vacuum_of_a_clock_that_jumped_ahead_loses_versions_and_no_row(index):
     for opened in (index, writer):
         opened.refresh()
         assert_every_row_is_found(root, opened, is_fresh=True)
-
-
-@pytest.mark.parametrize("seconds", [DAY, -DAY, 40 * 365 * DAY])
-def test_a_file_of_the_same_size_is_another_one_if_its_time_is_earlier_or_later(index, seconds):
-    root, path = root_of(index), root_of(index) / "f1.parquet"
-    sizes = set()
-    for number in range(3):  # each at an earlier time than the one before
-        keys = range(1000 * number + 1000, 1000 * number + 1100)
-        rows = pa.table({"k": pa.array(keys, pa.int64()), "s": [f"text {key}" for key in keys]})
-        pq.write_table(rows, path, compression="none", use_dictionary=False)
-        ahead(path, seconds - number)
-        sizes.add(path.stat().st_size)
-        assert_every_row_is_found(root, index)
-        assert index.refresh().num_files_added == 1
-        assert_every_row_is_found(root, index, is_fresh=True)
-    assert len(sizes) == 1
 
 
 def test_the_footer_of_a_file_from_the_future_is_read_again_each_time(index):

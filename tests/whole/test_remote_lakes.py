@@ -311,15 +311,6 @@ def test_small_columns_are_sliced_where_reads_are_dear(s3: Bucket, make_lake):
     assert index.zone_table("user_id").to_arrow().equals(local.zone_table("user_id").to_arrow())
 
 
-def test_zones_can_be_imported(s3: Bucket, flat_lake: Lake):
-    zones = zb.build_index(flat_lake.root, "user_id", rows_per_zone=64).zone_table("user_id")
-    url = s3.upload(flat_lake.root, "other")
-    for key in s3.keys("_other.zonebloom"):
-        s3.delete(key)
-    index = zb.import_index(url, zones, column="user_id", storage_options=s3.options)
-    assert_finds(index, flat_lake.table, some_keys(flat_lake))
-
-
 # --- writers ----------------------------------------------------------------------------------------------------------
 
 
@@ -415,23 +406,6 @@ def test_damage_keeps_rows_and_is_repaired(s3: Bucket, make_lake, layout, damage
     assert index.search("user_id = 'x'").kept.rows == 0
     assert_finds(index, lake.table, some_keys(lake))
     assert index.verify(sample=1.0).is_sound
-
-
-def test_one_damaged_bit_row_keeps_its_group(s3: Bucket, make_lake):
-    lake = make_lake((3584,))  # 448 zones, one full group
-    url = s3.upload(lake.root, "lake")
-    zb.build_index(url, "user_id", rows_per_zone=8, storage_options=s3.options)
-    (key,) = [key for key in s3.keys("_lake.zonebloom/columns/") if key.endswith(".slices.arrow")]
-    data = bytearray(s3.get(key))
-    start = data.index(b"ARROW1") + len(data) // 4
-    data[start : start + len(data) // 2] = bytes(len(data) // 2)  # rows of zeros would drop every zone
-    s3.put(key, bytes(data))
-    index = zb.open_index(url, storage_options=s3.options)
-    kept = []
-    with pytest.warns(RuntimeWarning, match="must have the checksum") as told:
-        kept += [index.to_table(zb.col("user_id") == key_of(lake, row)).num_rows for row in range(0, 3584, 400)]
-    assert kept == [1] * 9
-    assert len(told) == 1
 
 
 def test_a_store_that_cannot_be_reached_is_an_error_not_damage(s3: Bucket, make_lake):

@@ -1,20 +1,17 @@
 """Rows that other indexes lose, each a test: a pruned row that matched is the one error that nobody sees.
 
-What one part of zonebloom prevents is tested there: 08, a literal hashed at another width than its column, in
-tests/predicates/test_coerce.py; 12, columns and types that differ between files, in tests/search/test_scan.py; 14,
-damage, in tests/storage/. Oracle: the rows as written.
+What one part of zonebloom prevents is tested there: 04, both zeros and NaN, in tests/predicates/test_row_filter.py and
+tests/search/test_exists.py; 07, lists with nulls, without values or very long, and 09, literals that do not convert, in
+tests/predicates/test_row_filter.py and tests/search/test_locate.py; 08, a literal hashed at another width than its
+column, in tests/predicates/test_coerce.py; 12, columns and types that differ between files, in
+tests/search/test_scan.py; 14, damage, in tests/storage/. Oracle: the rows as written.
 """
 
 from __future__ import annotations
 
-import math
-import struct
-from decimal import Decimal
-
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -92,34 +89,6 @@ def test_03_rows_that_moved_are_found_where_they_are_now(lake):
         assert index.to_table(zb.Equals("c", value)).num_rows == 1
 
 
-NANS = [struct.unpack("<d", struct.pack("<Q", bits))[0] for bits in (0x7FF8 << 48, 0xFFF8 << 48, (0x7FF8 << 48) + 1)]
-
-
-@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()])
-def test_04_both_zeros_are_zero(lake, kind):
-    rows = [np.float16(number) for number in (1.0, -0.0, 2.0, 0.0)] if kind == pa.float16() else [1.0, -0.0, 2.0, 0.0]
-    index = zb.build_index(lake(column(rows, kind)), "c", rows_per_zone=1)
-    for zero in (0.0, -0.0, 0, np.float32(-0.0), Decimal(0)):
-        for predicate in (zb.Equals("c", zero), zb.IsIn("c", [zero, 17.0])):
-            assert list(index.search(predicate).row_ranges) == [(0, 1, 2), (0, 3, 4)]
-            assert index.to_table(predicate).num_rows == 2
-    assert index.to_table("c = 0").num_rows == 2
-    assert index.to_table("c = -0.0").num_rows == 2
-    assert index.exists("c", [0.0, -0.0]).to_pylist() == [True, True]
-
-
-@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
-def test_04_nan_never_prunes(lake, kind):
-    index = zb.build_index(lake(column([1.0, *NANS, 2.0], kind)), "c", rows_per_zone=1)
-    for predicate in (zb.Equals("c", math.nan), zb.IsIn("c", [5.0, math.nan]), ~zb.Equals("c", math.nan)):
-        result = index.search(predicate)
-        assert result.num_rows_kept == result.num_rows == 5
-        assert "NAN_LITERAL" in codes(result)
-    expression = pc.is_nan(pc.field("c"))
-    assert index.to_table(expression).num_rows == 3
-    assert index.to_table("c != 1").num_rows == 4
-
-
 def test_05_padding_and_case_are_not_folded(lake):
     """No CHAR, no collation: 'a' is neither 'a ' nor 'A', in the filters and in the scan alike; functions keep."""
     index = zb.build_index(lake(column(["a", "a ", "A", "á", "a\u0301"])), "c", rows_per_zone=1)
@@ -155,73 +124,6 @@ def test_06_negations_lose_no_row(lake, text, expected):
     index = zb.build_index(lake(column([1, None, 2, 3])), "c", rows_per_zone=1)
     rows = index.to_table(text)["c"].to_pylist()
     assert sorted(rows, key=str) == sorted(expected, key=str)
-
-
-def test_06_a_negation_of_a_certain_part_prunes(lake, tmp_path):
-    """What is proved may prune under NOT: partition columns are exact."""
-    root = tmp_path / "hive"
-    for day in (1, 2, 3):
-        (root / f"day={day}").mkdir(parents=True)
-        pq.write_table(column([day, 7]), root / f"day={day}" / "a.parquet")
-    index = zb.build_index(root, "c", rows_per_zone=1)
-    result = index.search("NOT day = 2 AND c = 7")
-    assert result.files == ["day=1/a.parquet", "day=3/a.parquet"]
-    assert result.num_rows_kept == 2
-    assert index.search("NOT (day = 2 OR c = 7)").files == ["day=1/a.parquet", "day=3/a.parquet"]
-
-
-def test_07_in_with_null_empty_and_duplicates(lake):
-    index = zb.build_index(lake(column([1, None, 2, 3])), "c", rows_per_zone=1)
-    assert index.to_table(zb.IsIn("c", [1, None, 1, 1])).num_rows == 1
-    assert index.search(zb.IsIn("c", [1, None, 1, 1])).num_zones_kept == 1
-    for nothing in ([], [None], [None, None]):
-        assert index.to_table(zb.IsIn("c", nothing)).num_rows == 0
-        assert index.search(zb.IsIn("c", nothing)).num_rows_kept == 0
-    assert index.to_table(~zb.IsIn("c", [])).num_rows == 4
-    assert index.to_table(~zb.IsIn("c", [1, None])).num_rows == 0
-    assert index.to_table(~zb.IsIn("c", [1])).num_rows == 2
-
-
-def test_07_long_lists_prune_as_well(lake):
-    values = np.arange(4000, dtype=np.int64)
-    index = zb.build_index(lake(column(values)), "c", rows_per_zone=100, fpp=1e-9)
-    wanted = [5, 3999, *range(10**9, 10**9 + 100_000)]
-    for predicate in (zb.IsIn("c", wanted), zb.IsIn("c", pa.array(wanted)), pc.field("c").isin(wanted)):
-        result = index.search(predicate)
-        assert (result.num_zones, result.num_zones_kept) == (40, 2)
-        assert index.to_table(predicate)["c"].to_pylist() == [5, 3999]
-    text = f"c IN ({', '.join(map(str, wanted[:3000]))})"
-    assert index.search(text).num_zones_kept == 2
-    chain = " OR ".join(f"c = {value}" for value in wanted[:800])
-    assert index.search(chain).num_zones_kept == 2
-
-
-def test_09_a_literal_that_does_not_convert_keeps_everything(lake):
-    index = zb.build_index(lake(column([1, 2, 3])), "c", rows_per_zone=1)
-    result = index.search(zb.Equals("c", 1.5))
-    assert (result.num_rows_kept, codes(result)) == (3, {"TYPE_MISMATCH"})
-    for literal in ("1x", b"1", True):  # a scan cannot compare them, and a search refuses what a scan refuses
-        for ask in (index.search, index.explain, index.to_table):
-            with pytest.raises(zb.ZoneBloomError, match=r"holds .*, got"):
-                ask(zb.Equals("c", literal))
-
-
-def test_09_out_of_range_is_no_match_only_for_equality(lake):
-    index = zb.build_index(lake(column([1, 2, None], pa.int8())), "c", rows_per_zone=1)
-    assert index.search("c = 300").num_rows_kept == 0
-    assert index.search("c IN (300, 2)").num_zones_kept == 1
-    assert index.to_table("c != 300").num_rows == 2
-    assert index.to_table("c < 300").num_rows == 2
-    assert index.to_table("NOT c = 300").num_rows == 2
-    assert index.to_table("c NOT IN (300)").num_rows == 2
-    assert index.to_table(~zb.Equals("c", 300)).num_rows == 2
-
-
-def test_10_a_cast_inside_an_arrow_expression(lake):
-    index = zb.build_index(lake(column(["1", "01", "2"])), "c", rows_per_zone=1)
-    expression = pc.field("c").cast(pa.int64()) == 1
-    assert index.search(expression).num_rows_kept == 3
-    assert index.to_table(expression)["c"].to_pylist() == ["1", "01"]
 
 
 def test_10_a_filter_is_not_asked_with_the_bytes_of_another_type(tmp_path):
