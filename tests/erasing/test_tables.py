@@ -17,7 +17,9 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 import zonebloom as zb
+from tests.iceberg_log import RacingCatalog
 from zonebloom.engines import iceberg
+from zonebloom.erasing.journal import Journal
 from zonebloom.errors import DataFileError, InvalidArgumentError
 
 COLUMNS = {
@@ -185,6 +187,33 @@ def test_snapshots_of_tags_are_told_and_stay(tmp_path, catalog):
     done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
     assert done.still_held == (f"tag audit of {table.location()}: snapshot {tagged}; erase from it, or drop it",)
     assert 7 in table.scan(snapshot_id=tagged).to_arrow()["x"].to_pylist()
+
+
+@pytest.mark.parametrize("when", ["names are read", "snapshots are expired"])
+def test_a_branch_that_returns_to_an_old_snapshot_during_an_erasure_stays(tmp_path, monkeypatch, when):
+    catalog = RacingCatalog("here", uri="sqlite:///:memory:", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("db")
+    table = iceberg_table(catalog)
+    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+    first = table.history()[0].snapshot_id
+    add = Journal.add
+
+    def return_to_first():
+        catalog.load_table("db.t").manage_snapshots().rollback_to_snapshot(first).commit()
+
+    def noted(journal, step, content):
+        add(journal, step, content)
+        if step == "unnamed" and when == "names are read":
+            monkeypatch.undo()
+            return_to_first()
+
+    monkeypatch.setattr(Journal, "add", noted)
+    if when == "snapshots are expired":
+        catalog.rounds = [[], [return_to_first]]
+    done = zb.erase(catalog.load_table("db.t"), "text", ["user '7'", "user '207'"], index=tmp_path / "index")
+    assert done.num_rows_left == 1
+    assert catalog.load_table("db.t").scan().to_arrow()["x"].to_pylist() == [*range(100)]
+    catalog.close()
 
 
 def test_a_table_without_a_catalog_is_refused(tmp_path, catalog):

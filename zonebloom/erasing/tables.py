@@ -159,16 +159,22 @@ def _check_owned(table: Table) -> None:
 
 
 def _clean_iceberg(table: Table, journal: Journal) -> None:
-    """Expire the snapshots that no branch and no tag names, and remove the files that only they named."""
+    """Expire the snapshots that no branch and no tag names, and remove the files that only they named.
+
+    Raises
+    ------
+    ConcurrentCommitError
+        Other writers moved branches or tags during each attempt; no file was removed.
+    """
     location = table.location()
     with explained("the snapshots of", location):
+        if not any(_has_expired(table, journal) for _ in range(PASSES)):
+            raise ConcurrentCommitError(
+                f"branches and tags of {location} must stay while snapshots are expired",
+                got=f"{PASSES} commits of others",
+                do="the rows are deleted, old files hold them: call again when fewer writers are at work",
+            )
         table.refresh()
-        heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
-        expired = [snapshot for snapshot in table.snapshots() if snapshot.snapshot_id not in heads]
-        if expired:
-            journal.add("unnamed", sorted(set().union(*(_names(table, snapshot) for snapshot in expired))))
-            table.maintenance.expire_snapshots().by_ids([snapshot.snapshot_id for snapshot in expired]).commit()
-            table.refresh()
         named: set[str] = set().union(*(_names(table, snapshot, is_live=True) for snapshot in table.snapshots()))
         places = set(map(_place, named))
         unnamed = {path for paths in journal.all("unnamed") for path in paths}
@@ -189,6 +195,39 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         names = {relative_path(path, location) for path in named}
         holders += _unnamed(plain, open_store(plain, None).files(""), names)
     journal.add("holders", holders)
+
+
+def _has_expired(table: Table, journal: Journal) -> bool:
+    """Expire the snapshots that no branch and no tag names; False if one of these moved meanwhile.
+
+    An expiry removes a branch or tag together with its snapshot. To read the names of files takes long, so the
+    snapshots are compared again after it, and the commit succeeds only if all branches and tags are as they were.
+    """
+    from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
+    from pyiceberg.table.update import AssertRefSnapshotId  # noqa: PLC0415 - an extra
+
+    table.refresh()
+    planned = {snapshot.snapshot_id: _names(table, snapshot) for snapshot in _nameless(table)}
+    if not planned:
+        return True
+    journal.add("unnamed", sorted(set().union(*planned.values())))
+    table.refresh()
+    expired = [snapshot.snapshot_id for snapshot in _nameless(table) if snapshot.snapshot_id in planned]
+    expiry = table.maintenance.expire_snapshots().by_ids(expired)
+    expiry._requirements = tuple(  # noqa: SLF001 - pyiceberg 0.12 requires nothing
+        AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in table.metadata.refs.items()
+    )
+    try:
+        expiry.commit()
+    except CommitFailedException:
+        return False
+    return True
+
+
+def _nameless(table: Table) -> list[Snapshot]:
+    """The snapshots that no branch and no tag names."""
+    heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    return [snapshot for snapshot in table.snapshots() if snapshot.snapshot_id not in heads]
 
 
 def _place(path: str) -> str:
