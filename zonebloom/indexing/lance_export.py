@@ -139,7 +139,7 @@ def _zones(snapshot: LanceSnapshot, view: View, entry: ColumnEntry) -> pa.Table:
     """All zones of the version's fragments, by Lance's ids, in order."""
     probed = view.column(entry.name)
     assert probed is not None
-    uncovered = probed.grid.uncovered
+    uncovered = probed.uncovered
     for file in view.files.of_fragments(np.unique(uncovered.fragment_ids)):
         rows = uncovered.fragment(file.fragment_id).num_rows
         raise StaleIndexError(

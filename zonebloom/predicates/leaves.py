@@ -1,6 +1,6 @@
 """The leaves of predicate trees: conditions on terms, pieces that only an engine evaluates, and pairs.
 
-No leaf says whether filters evaluate it: `search.bind` tests whether its term is a plain column.
+No leaf says whether filters evaluate it: `search.evaluate` tests whether its term is a plain column.
 
 Spec: specs/pruning.md#predicates.
 """

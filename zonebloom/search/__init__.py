@@ -3,12 +3,12 @@
 =================  ===================================================================
 module             content
 =================  ===================================================================
-``zone_grid``      the zones of a column in order, and the rows that none describes
+``probed_column``  the filters of a column, its zones in order, and the rows that none describes
 ``freshness``      the data files of a listing: known, changed, new
 ``view``           a snapshot against one listing of the data
 ``query``          a predicate on a view: the rows that may match
-``bind``           predicate and view to steps: columns opened, literals hashed
-``evaluate``       steps to row ranges, with reasons
+``probe``          literals to hashes, and hashes to zones
+``evaluate``       a predicate to row ranges, with reasons
 ``result``         the rows that a search keeps, and the counts
 ``searchable``     data files and conditions: search, scan, explain
 ``zone_table``     a zone table searched without a data set

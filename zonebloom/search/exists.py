@@ -23,8 +23,8 @@ from zonebloom.predicates.coerce import FitOfEach, fit_each
 from zonebloom.predicates.exact_numbers import equal_number, is_number, number_of
 from zonebloom.predicates.literals import collected, null_mask, taken
 from zonebloom.predicates.row_filter import to_expression
-from zonebloom.search.evaluate import ProbedColumn
 from zonebloom.search.probe import Probe, Probes, hashes_of
+from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.query import Query
 from zonebloom.search.scan import scan
 from zonebloom.search.view import View
@@ -186,7 +186,7 @@ class HashedKeys(NamedTuple):
 
 def _may_exist(keys: Keys, probed: ProbedColumn) -> NDArray[np.bool_]:
     """For each slot: True if the filters cannot exclude the value; unspecified if it is null."""
-    if len(probed.grid.uncovered):
+    if len(probed.uncovered):
         return np.ones(len(keys.is_null), np.bool_)
     maybe = np.zeros(len(keys.is_null), np.bool_)
     hashed = keys.hashed

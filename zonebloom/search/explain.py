@@ -18,8 +18,8 @@ from zonebloom.ground.rendering import Result, Table, label, plain
 from zonebloom.predicates import Equals, IsIn, Predicate
 from zonebloom.predicates.selection import Kind, RowSelection
 from zonebloom.predicates.sql_writer import as_sql
-from zonebloom.search.evaluate import ProbedColumn
 from zonebloom.search.probe import hashes_of
+from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult
 from zonebloom.search.view import View

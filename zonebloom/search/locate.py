@@ -19,8 +19,8 @@ from zonebloom.bloom import hashing
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.ground.arrow import from_numpy
 from zonebloom.predicates.selection import RowSelection
-from zonebloom.search.evaluate import ProbedColumn
 from zonebloom.search.exists import Keys, comparable, comparable_keys
+from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult, renumbered_ids
 from zonebloom.search.scan import read_candidates
@@ -61,8 +61,7 @@ def _zones_of(keys: Keys, probed: ProbedColumn) -> _Ranges:
     if probed.places is not None:
         zones = probed.places[zones]
         places, zones = places[zones >= 0], zones[zones >= 0]
-    grid = probed.grid
-    ranges = _Ranges.joined([_Ranges(hashed.owners[places], grid.firsts[zones], grid.ends[zones])])
+    ranges = _Ranges.joined([_Ranges(hashed.owners[places], probed.firsts[zones], probed.ends[zones])])
     which, slots = _repeated(ranges.keys, hashed.bounds, hashed.slots)
     return _Ranges(slots, ranges.firsts[which], ranges.ends[which])
 
@@ -98,7 +97,7 @@ def locate(view: View, column: str, keys: Keys | Any, *, exact: bool) -> pa.Tabl
     view.snapshot.warn_of_damage()
     # files without zones may have a wider type than the index and the data set: they may hold any key
     anyone = np.full(int(not given.is_null.all()), _ANY_KEY)
-    for slots, rows in ((given.fit.misfits, view.universe), (anyone, probed.grid.uncovered)):
+    for slots, rows in ((given.fit.misfits, view.universe), (anyone, probed.uncovered)):
         firsts = (rows.fragment_ids << np.uint64(32)) + rows.starts
         ends = (rows.fragment_ids << np.uint64(32)) + rows.stops
         parts.append(_Ranges(np.repeat(slots, len(rows)), np.tile(firsts, len(slots)), np.tile(ends, len(slots))))

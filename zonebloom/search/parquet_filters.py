@@ -12,9 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from itertools import accumulate
-from operator import and_, or_
 from typing import Any
 
 import pyarrow as pa
@@ -26,9 +24,10 @@ from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.schema_evolution import conformed
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.ground.threads import concurrently
-from zonebloom.predicates import And, Condition, Equals, IsIn, Not, Or, Predicate
+from zonebloom.predicates import Equals, IsIn, Predicate
 from zonebloom.predicates.leaves import pruned_by
 from zonebloom.predicates.selection import Bounds, RowSelection
+from zonebloom.search.evaluate import joined
 from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.fingerprint import wait_until_settled
 
@@ -106,12 +105,8 @@ class OwnSearch:
         return predicate.fold(self._bounds, pruned_by)
 
     def _bounds(self, node: Predicate, parts: Sequence[Bounds]) -> Bounds:
-        if isinstance(node, (And, Or)):
-            return reduce(and_ if isinstance(node, And) else or_, parts)
-        if isinstance(node, Not):
-            return ~parts[0]
-        if isinstance(node, Condition):
-            return parts[0]
+        if parts:
+            return joined(node, parts)
         if isinstance(node, (Equals, IsIn)) and isinstance(node.column, str) and node.column in self._own.types:
             values = node.values if isinstance(node, IsIn) else node.value
             excluded = self._excluded(node.column, values)

@@ -1,9 +1,9 @@
 """Probes: literals become hashes of their column's type, and filters name the zones that may hold one.
 
 Probes need the index alone. So `probed` asks a version for all leaves of a predicate while the data is being listed,
-and `bind` takes the answers.
+and `evaluate` takes the answers.
 
-Spec: specs/pruning.md#bind
+Spec: specs/pruning.md#probe
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from zonebloom.errors import Words
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Condition, Predicate
 from zonebloom.predicates.selection import Bounds
-from zonebloom.search.bind import bind
-from zonebloom.search.evaluate import BoundPredicate, Undecided, evaluate
+from zonebloom.search.evaluate import Evaluation, evaluate
 from zonebloom.search.probe import Probes
 from zonebloom.search.result import SearchResult
 from zonebloom.search.view import View
@@ -32,14 +31,14 @@ class Query:
     """Whether to use the filters inside files that the index does not describe."""
 
     @cached_property
-    def _bound(self) -> BoundPredicate:
-        return bind(self.predicate, self.view, self.probes)
+    def _evaluation(self) -> Evaluation:
+        return evaluate(self.predicate, self.view, self.probes)
 
     @cached_property
     def result(self) -> SearchResult:
         """The rows that may match, with the fragment ids of the index."""
         view = self.view
-        bounds, reasons = evaluate(self._bound)
+        bounds, reasons, _ = self._evaluation
         if reasons:
             view.snapshot.warn_of_damage()
         bounds, told = self._narrowed(bounds, dict.fromkeys((*reasons, *view.reasons)))
@@ -90,8 +89,7 @@ class Query:
         PredicateError
             A literal cannot be compared with its column, or the condition cannot be evaluated on a row.
         """
-        undecided = {id(step.leaf) for step in self._bound.steps if isinstance(step, Undecided)}
-        if undecided:
+        if undecided := self._evaluation.undecided:
             from zonebloom.predicates.row_filter import to_expression  # noqa: PLC0415 - filters answer most queries
 
             for leaf in self.predicate.walk():

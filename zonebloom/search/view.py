@@ -30,10 +30,9 @@ from zonebloom.ground.arrow import from_values, schema_without_views
 from zonebloom.ground.reasons import Reason, ReasonCode, counted
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.selection import Bounds, RowSelection
-from zonebloom.search.evaluate import ProbedColumn
 from zonebloom.search.freshness import Files
+from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.result import TouchedRanges
-from zonebloom.search.zone_grid import ZoneGrid
 from zonebloom.storage.fragments import is_in_runs
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.snapshot import Snapshot
@@ -150,23 +149,20 @@ class View:
             message = f"{entry.name} is another column than the one that was indexed; it is read whole until a refresh"
             why = (Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name),)
             none_live = np.zeros(len(loaded), np.bool_)
-            grid, places = ZoneGrid.of(loaded.positions, self.universe, none_live)
-            return ProbedColumn(entry.name, self.column_type(entry.name), loaded, grid, places, why)
+            own_type = self.column_type(entry.name)
+            return ProbedColumn.of(entry.name, own_type, loaded, self.universe, live=none_live, reasons=why)
         is_live = np.isin(loaded.positions.fragment_ids, self.live_ids)
         live = None if bool(is_live.all()) else is_live
         covered = loaded.covered if live is None else RowSelection.of_zones(loaded.positions[live])
         uncovered = self.universe - covered
-        reasons = list(self.reasons)
-        reasons += loaded.lost
-        reasons = list(dict.fromkeys(reasons))
+        reasons = list(dict.fromkeys((*self.reasons, *loaded.lost)))
         if len(uncovered) and not loaded.lost:  # NumPy's set operations load numpy.ma, 8 ms of a first search
             unseen = np.intersect1d(uncovered.fragment_ids, self.live_ids)
             for fragment_id, is_unfit in zip(unseen.tolist(), is_in_runs(unseen, entry.unfit).tolist(), strict=True):
                 cause = "its values do not convert to the index's type" if is_unfit else Words.REFRESH
                 message = f"column {entry.name} of this file has no filters: {cause}"
                 reasons.append(Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.paths[fragment_id]))
-        grid, places = ZoneGrid.of(loaded.positions, uncovered, live)
-        return ProbedColumn(entry.name, entry.column_type, loaded, grid, places, tuple(reasons))
+        return ProbedColumn.of(entry.name, entry.column_type, loaded, uncovered, live=live, reasons=tuple(reasons))
 
     @cached_property
     def numbers(self) -> dict[int, int] | None:

@@ -11,10 +11,9 @@ from zonebloom.bloom import zones as bloom
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.predicates.selection import Bounds, RowSelection
-from zonebloom.search.bind import bind
-from zonebloom.search.evaluate import ProbedColumn, evaluate
+from zonebloom.search.evaluate import evaluate
+from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.result import SearchResult, TouchedRanges
-from zonebloom.search.zone_grid import ZoneGrid
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +76,7 @@ class ZoneTable(bloom.ZoneTable):
                 do="search an index",
             )
         searched = _Alone(self)
-        bounds, reasons = evaluate(bind(tree, searched, {}))
+        bounds, reasons, _ = evaluate(tree, searched, {})
         return SearchResult(
             bounds.kind(searched.universe),
             bounds.true_rows,
@@ -127,7 +126,7 @@ class ZoneBuilder(bloom.ZoneBuilder):
 
 
 class _Alone:
-    """A binding target of one zone table, without a data set."""
+    """A search's target of one zone table, without a data set."""
 
     constant_columns: frozenset[str] = frozenset()
 
@@ -137,8 +136,7 @@ class _Alone:
 
     def column(self, name: str) -> ProbedColumn:
         """The filters of the one column."""
-        grid, places = ZoneGrid.of(self._zones.positions, RowSelection.empty())
-        return ProbedColumn(name, self._zones.column_type, self._zones, grid, places)
+        return ProbedColumn.of(name, self._zones.column_type, self._zones, RowSelection.empty())
 
     def constant_bounds(self, predicate: Predicate) -> Bounds:
         """No bounds: no value is known without filters."""

@@ -1,9 +1,11 @@
-"""Zones of a grid give the rows that row ranges give, whatever the tree, the changed files and the uncovered rows.
+"""Zones of a probed column give the rows that row ranges give, whatever tree, changed files and uncovered rows.
 
 Oracle: the algebra of row ranges (`RowSelection`), which tests/predicates/test_selection.py compares with sets of rows.
 """
 
 from __future__ import annotations
+
+from dataclasses import fields
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +19,8 @@ from zonebloom.bloom.zones import ZonePositions
 from zonebloom.predicates import And, Not, Or, Predicate, parse_predicate
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.predicates.selection import Bounds, RowSelection
-from zonebloom.search.bind import bind
-from zonebloom.search.evaluate import ProbedColumn, evaluate
-from zonebloom.search.zone_grid import ZoneGrid
+from zonebloom.search.evaluate import evaluate
+from zonebloom.search.probed_column import ProbedColumn
 
 
 def positions_of(starts, lengths) -> ZonePositions:
@@ -39,7 +40,7 @@ class RangesColumn(ProbedColumn):
         stops = firsts + self.zones.positions.zone_lengths
         if self.live is not None:
             chosen = chosen[self.live[chosen]]
-        return RowSelection.from_addresses(firsts[chosen], stops[chosen]) | self.grid.uncovered
+        return RowSelection.from_addresses(firsts[chosen], stops[chosen]) | self.uncovered
 
 
 class Lake:
@@ -71,8 +72,8 @@ class Lake:
         loaded = reader_of(tables)
         is_live = np.isin(loaded.positions.fragment_ids, self.live)
         uncovered = self.universe - self._rows(segment for segment in segments if segment in self.live)
-        grid, places = ZoneGrid.of(loaded.positions, uncovered, None if is_live.all() else is_live)
-        return ProbedColumn(name, pa.int64(), loaded, grid, places)
+        live = None if is_live.all() else is_live
+        return ProbedColumn.of(name, pa.int64(), loaded, uncovered, live=live)
 
     def constant_bounds(self, predicate: Predicate) -> Bounds:
         """`part = n` is true in fragments whose id is n modulo 3."""
@@ -123,10 +124,10 @@ trees = st.recursive(
 def test_zones_give_the_rows_of_row_ranges(tree, seed, num_fragments, num_values, gaps):
     lake = Lake(seed, num_fragments, num_values, gaps)
     plain = {
-        name: RangesColumn(name, column.column_type, column.zones, column.grid, column.places)
+        name: RangesColumn(name, *(getattr(column, field.name) for field in fields(column)[1:]))
         for name, column in lake.columns.items()
     }
-    actual, wanted = (evaluate(bind(tree, Searched(lake, columns), {})) for columns in (lake.columns, plain))
+    actual, wanted = (evaluate(tree, Searched(lake, columns), {}) for columns in (lake.columns, plain))
     assert actual == wanted
 
 
@@ -142,6 +143,8 @@ def test_the_rows_of_zones_are_their_row_ranges_and_what_is_not_covered(cuts, ov
     if overlap:
         lengths = lengths + np.uint64(3)
     rest = RowSelection.from_ranges([(1, 0, 5)] if uncovered else [])
-    grid, _ = ZoneGrid.of(positions_of(starts, lengths), rest)
+    positions = positions_of(starts, lengths)
+    firsts, ends = positions.addresses, positions.addresses + positions.zone_lengths
+    column = ProbedColumn("a", pa.int64(), reader_of([]), firsts, ends, rest)
     numbers = np.array(sorted(key for key in chosen if key < len(cuts)), np.intp)
-    assert grid.rows_of(numbers) == RowSelection.from_addresses(grid.firsts[numbers], grid.ends[numbers]) | rest
+    assert column.rows_of(numbers) == RowSelection.from_addresses(firsts[numbers], ends[numbers]) | rest
