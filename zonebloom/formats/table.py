@@ -13,8 +13,8 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -23,10 +23,8 @@ import pyarrow as pa
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
 from zonebloom.formats.dataset import Declared, OpenedFile
 from zonebloom.formats.index_location import is_under, places_of, written_root
-from zonebloom.formats.lru_cache import LruCache
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
-from zonebloom.formats.parquet.footer import Footer
 from zonebloom.formats.table_folders import TABLE_FOLDERS
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import Url, is_url
@@ -38,9 +36,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_KEPT_FOOTERS = 64
 _OF_STORE = re.compile(r"Error performing|Generic \w+ error: |[Ee]rror getting credentials")
 """Messages of libraries in Rust for a failed request; a damaged log or file has other messages."""
+_READING_DELETES = threading.Lock()
+"""Held while deleted rows are read, so that threads which read files of one table read its deletes once."""
 
 
 class TableFile(NamedTuple):
@@ -88,22 +87,12 @@ class TableSnapshot:
     store: Store | None = None
     """The store at `location`, if `opener` reads from it."""
     _deleted: Mapping[str, NDArray[np.int64]] | None = None
-    _footers: LruCache[str, tuple[Footer, Footer]] = field(default_factory=lambda: LruCache(_KEPT_FOOTERS))
-    """By location, for the files that were opened last: the footer, and the footer with the table's names."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TableSnapshot) and (self.location, self.identity) == (other.location, other.identity)
 
     def __hash__(self) -> int:
         return hash((self.location, self.identity))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the lock and the footers, for workers of other processes."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_footers")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock(), _footers=LruCache(_KEPT_FOOTERS))
 
     def declared(self) -> Declared:
         """The description of the table."""
@@ -173,24 +162,12 @@ class TableSnapshot:
                 f"data file {source.path} must have the {file.fingerprint.size} bytes that its table's log says",
                 got=source.fingerprint.size,
             )
-        rename = None if file.naming is None else partial(self._renamed, file)
-        return DataFile(source, rename, file.fingerprint, likely, self._int96_unit)
+        return DataFile(source, file.naming, file.fingerprint, likely, self._int96_unit)
 
     @cached_property
     def _int96_unit(self) -> Literal["ns", "us"]:
         """The unit of times in INT96: nanoseconds, which end in the year 2262, only if the table has any."""
         return "ns" if any("[ns" in str(field.type) for field in self.declared_by_table.schema) else "us"
-
-    def _renamed(self, file: TableFile, footer: Footer) -> Footer:
-        """`footer` with the table's names of the columns of `file`; the last results are kept."""
-        naming, key = file.naming, file.location
-        if naming is None:
-            return footer
-        renamed = self._footers.get(key)
-        if renamed is None or renamed[0] is not footer:
-            renamed = footer, footer.renamed(naming, key)
-            self._footers.put(key, renamed)
-        return renamed[1]
 
     def own_number(self, path: str) -> int | None:  # noqa: ARG002 - Lance overrides it
         """None: files have names."""
@@ -206,7 +183,7 @@ class TableSnapshot:
         """
         if self.deletes is None:
             return None
-        with self._lock:
+        with _READING_DELETES:
             if self._deleted is None:
                 self._deleted = self.deletes()
         return self._deleted.get(path)

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,7 @@ import pyarrow as pa
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, first_line
-from zonebloom.formats.parquet.footer import Footer, read_footer
+from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.formats.parquet.row_groups import (
     COMPRESSED_BYTES,
     DATA_OFFSET,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from zonebloom.formats.dataset import DatasetSnapshot
     from zonebloom.formats.parquet.bloom import ChunkFilter
+    from zonebloom.formats.parquet.column_mapping import StoredName
     from zonebloom.formats.parquet.pages import Ranges
 
 _BATCH_BYTES = 8 << 20
@@ -57,17 +57,13 @@ _READ_AS_DICTIONARY = frozenset({0, 2, 3, 4, 8})
 may write deltas after a dictionary is full."""
 
 
-_RANGES: WeakKeyDictionary[Footer, dict[tuple[int, str, pa.DataType], tuple[int, int] | None]] = WeakKeyDictionary()
-"""Least and greatest values by row group, column and type; they live as long as their footer."""
-
-
 class DataFile:
     """One opened Parquet file; all reads are of the version that was opened."""
 
     def __init__(
         self,
         source: StoredFile,
-        rename: Callable[[Footer], Footer] | None = None,
+        naming: Callable[[StoredName], str | None] | None = None,
         logged: Fingerprint | None = None,
         likely: Sequence[ByteRange] = (),
         int96_unit: Literal["ns", "us"] = "ns",
@@ -78,9 +74,7 @@ class DataFile:
         self._source = source
         self._path = source.path
         try:
-            self._footer = read_footer(source, likely, logged)
-            if rename is not None:
-                self._footer = rename(self._footer)
+            self._footer = read_footer(source, likely, logged, naming)
             self._metadata = self._footer.metadata
             self._check_rows()
         except DataFileError:
@@ -437,7 +431,7 @@ class DataFile:
 
         Design: docs/design/scan.md#statistics
         """
-        ranges = _RANGES.setdefault(self._footer, {})
+        ranges: dict[tuple[int, str, pa.DataType], tuple[int, int] | None] = self._footer.kept["integer ranges"]
         if (group, column, wanted) not in ranges:
             ranges[group, column, wanted] = self._integer_range(group, column, wanted)
         return ranges[group, column, wanted]

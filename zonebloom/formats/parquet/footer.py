@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import product
@@ -34,8 +34,6 @@ _TAIL_BYTES = 1 << 16
 """Bytes that are read from the end at first: they have most footers, and the page index of small files."""
 _END = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
-_CREATED_BY = 6
-"""Field of Parquet's FileMetaData."""
 
 
 class Footer:
@@ -49,6 +47,8 @@ class Footer:
         """Position of the footer in the file."""
         self.raw = raw
         """The bytes of Parquet's struct FileMetaData."""
+        self.kept: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
+        """What its readers keep as long as the footer is kept, by kind: page maps, bounds, parts of smaller footers."""
         self._tail = tail
         self._row_groups = RowGroups(raw)
 
@@ -108,19 +108,15 @@ class Footer:
         ThriftError
             A column chunk cannot be read, or has more bytes than the file.
         """
-        return tuple(self._row_groups[number].num_bytes(self.size) for number in range(self.metadata.num_row_groups))
+        return tuple(self._row_groups.num_bytes(group, self.size) for group in range(self.metadata.num_row_groups))
 
-    @cached_property
+    @property
     def created_by(self) -> bytes:
-        """The name of the writer, in UTF-8 if it is well-formed: pyarrow raises UnicodeDecodeError if it is not.
-
-        Raises
-        ------
-        ThriftError
-            The footer is damaged.
-        """
-        position = thrift.find_field(self.raw, 0, _CREATED_BY)
-        return b"" if position is None else thrift.read_bytes(self.raw, position)
+        """The name of the writer, in UTF-8 if it is well-formed; empty if there is none."""
+        try:
+            return (self.metadata.created_by or "").encode()
+        except UnicodeDecodeError as error:
+            return error.object
 
     @cached_property
     def fields(self) -> tuple[StoredField, ...]:
@@ -170,10 +166,10 @@ class Footer:
         ThriftError
             The footer differs from what pyarrow reads.
         """
-        row_group = self._row_groups[group]
-        if row_group.num_chunks != self.metadata.num_columns:
-            raise ThriftError(f"a row group must have {self.metadata.num_columns} columns, got {row_group.num_chunks}")
-        return row_group.chunk(leaf)
+        positions = self._row_groups[group]
+        if len(positions) != self.metadata.num_columns:
+            raise ThriftError(f"a row group must have {self.metadata.num_columns} columns, got {len(positions)}")
+        return thrift.read_struct(self.raw, positions[leaf])[0]
 
 
 def _leaves_of(stored: StoredField, column_type: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
@@ -207,28 +203,37 @@ _SETTLED_NS = 2_000_000_000
 """Nanoseconds: the footer of a younger file is not cached: a second write may leave its time and size unchanged."""
 
 
-def read_footer(source: StoredFile, likely: Sequence[ByteRange] = (), logged: Fingerprint | None = None) -> Footer:
+def read_footer(
+    source: StoredFile,
+    likely: Sequence[ByteRange] = (),
+    logged: Fingerprint | None = None,
+    naming: Callable[[StoredName], str | None] | None = None,
+) -> Footer:
     """The footer of an opened file, from the cache if this version was read before; `logged` is that of a table's log.
 
     If it is not, the bytes `likely`, offsets and lengths, are fetched with it; those at the end of the file are kept.
+    With `naming` it has the names of a table.
 
     Raises
     ------
     DataFileError
-        The file is no whole Parquet file.
+        The file is no whole Parquet file, or two of its columns would have one name.
 
     Design: docs/design/pages.md#footer
     """
     fingerprint = source.fingerprint
-    key = (source.path, *fingerprint, logged)
+    key = (source.path, *fingerprint, logged, naming)
     footer = _KEPT.get(key)
     if footer is None:
-        size = fingerprint.size
-        first = max(0, size - _TAIL_BYTES)
-        if likely and source.is_remote:
-            first = min([first, *(start for start, length in likely if start + length == size)])
-            source.will_need([*likely, (first, size - first)])
-        footer = _read(source, size, first)
+        if naming is not None:
+            footer = read_footer(source, likely, logged).renamed(naming, source.path)
+        else:
+            size = fingerprint.size
+            first = max(0, size - _TAIL_BYTES)
+            if likely and source.is_remote:
+                first = min([first, *(start for start, length in likely if start + length == size)])
+                source.will_need([*likely, (first, size - first)])
+            footer = _read(source, size, first)
         if fingerprint.etag is not None or fingerprint.mtime_ns + _SETTLED_NS < time.time_ns():
             _KEPT.put(key, footer)
     return footer

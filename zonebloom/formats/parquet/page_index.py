@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -110,10 +109,6 @@ class PageMap:
         return self.is_proven
 
 
-_KNOWN: WeakKeyDictionary[Footer, dict[tuple[int, int], PageMap | None]] = WeakKeyDictionary()
-"""Page maps by row group and leaf, as long as their footer is kept."""
-
-
 def page_maps(
     source: StoredFile, footer: Footer, group: int, leaves: Sequence[int], saved_rows: int
 ) -> list[PageMap | None]:
@@ -122,7 +117,7 @@ def page_maps(
     Unknown page indexes are read together. For a chunk without one in a local file the headers of its pages are read.
     Their number is limited: reading them costs less than decoding `saved_rows`, and less than reading the chunk.
     """
-    cached = _KNOWN.setdefault(footer, {})
+    cached: dict[tuple[int, int], PageMap | None] = footer.kept["page maps"]
     if len(cached) + len(leaves) > _MAX_KEPT:
         cached.clear()
     unknown = [leaf for leaf in leaves if (group, leaf) not in cached]

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -53,8 +52,6 @@ _PAGES_PER_COLUMN = 4
 """The fixed cost of a cut of a column, in pages."""
 _MAX_DESCRIBED = 256
 """Most sets of columns that are kept for a footer."""
-_DESCRIBED: WeakKeyDictionary[Footer, dict[tuple[int, ...], tuple[bytes, bytes]]] = WeakKeyDictionary()
-"""Results of `_described` by set of columns; they live as long as their footer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +314,7 @@ def _described(footer: Footer, numbers: tuple[int, ...]) -> tuple[bytes, bytes]:
     First the fields before the row groups (format, and a schema of those columns). Then the fields after them (the
     Arrow schema, if the file has one, and the writer).
     """
-    described = _DESCRIBED.setdefault(footer, {})
+    described: dict[tuple[int, ...], tuple[bytes, bytes]] = footer.kept["descriptions"]
     if numbers not in described:
         elements = [element for number in numbers for element in footer.fields[number].schema]
         root = write_struct({_NAME: (BINARY, b"schema"), _NUM_CHILDREN: (I32, len(numbers))})
