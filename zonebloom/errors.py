@@ -16,7 +16,7 @@ import difflib
 import enum
 import re
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from typing import ClassVar, Self
 
 _NOTHING = object()
 
@@ -168,6 +168,11 @@ class CorruptIndexError(ZoneBloomError):
 
 class UnsupportedFormatError(ZoneBloomError):
     """The index was written in a newer format than this version reads."""
+
+    @classmethod
+    def newer(cls, must: str, got: object) -> Self:
+        """The error for a part of an index that only a newer version reads."""
+        return cls(must, got=got, do="a newer zonebloom wrote it: upgrade this one")
 
 
 class StorageError(ZoneBloomError):

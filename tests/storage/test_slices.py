@@ -196,7 +196,7 @@ def test_pyarrow_reads_every_row_and_no_row_straddles_a_page(tmp_path, num_zones
         table = reader.read_all()
     assert table.column_names == ["bit_rows"]
     assert table.num_rows == num_blocks * 256
-    for row in range(0, layout.num_rows, 37):
+    for row in range(0, 256 * layout.num_blocks, 37):
         offset = layout.offset(row)
         assert offset // 4096 == (offset + layout.stride - 1) // 4096
         assert table["bit_rows"][row].as_py() == data[offset : offset + layout.stride]

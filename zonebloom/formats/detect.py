@@ -44,10 +44,8 @@ def dataset_from_json(described: dict[str, Any], index: Store) -> Dataset:
 
         return LanceDataset.from_json(described, index.location, index.options)
     if kind not in ("parquet", "delta"):
-        raise UnsupportedFormatError(
-            "the data set of an index must be of kind parquet, delta, iceberg or lance",
-            got=kind,
-            do="a newer zonebloom wrote it: upgrade this one",
+        raise UnsupportedFormatError.newer(
+            "the data set of an index must be of kind parquet, delta, iceberg or lance", kind
         )
     store = open_store(root_of(described["root"], index.location), index.options)
     if kind == "delta":

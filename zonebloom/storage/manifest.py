@@ -451,11 +451,7 @@ def _document(path: str, data: bytes) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(data)
     format_version = _FORMAT(document)["format_version"]
     if format_version > FORMAT_VERSION:
-        raise UnsupportedFormatError(
-            f"{path} must have format_version <= {FORMAT_VERSION}",
-            got=format_version,
-            do="a newer zonebloom wrote it: upgrade this one",
-        )
+        raise UnsupportedFormatError.newer(f"{path} must have format_version <= {FORMAT_VERSION}", format_version)
     wanted, actual = _DOCUMENT(document)["checksum"], checksum(_canonical(document["body"]))
     if actual != wanted:
         raise CorruptIndexError(f"{path} must have checksum {wanted}", got=actual)

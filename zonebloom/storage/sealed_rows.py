@@ -1,23 +1,24 @@
-"""`SealedRows`: the rows of one size of a segment file, mapped: the bit rows of slices, the pages of a locator.
+"""`SealedRows`: the rows of one size of a segment file: the bit rows of slices, the pages of a locator.
 
-The last 8 bytes of a row are the checksum of the others, seeded with the number of the row. Rows are checked before
-their first use.
+The last 8 bytes of a row are the checksum of the others, seeded with the number of the row. Few rows are read by
+position and checked each time. Many rows are memory-mapped and checked once, before their first use. Once a row was
+found damaged, nothing of the file is believed, and `damage` has the message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 import numpy as np
 import xxhash
 
 from zonebloom.bloom import kernels_in_numpy
 from zonebloom.bloom.numba_loading import kernels_to_read
-from zonebloom.errors import CorruptIndexError
+from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.stores.store import SLOW_READ_SECONDS, Mapping, Store
 
@@ -32,6 +33,11 @@ _FIRST_ROWS = 16
 """Rows that are read before the rest; if they take long, the system gets the advice to read the rest ahead."""
 
 
+_WORD: Final = np.dtype("<u8")
+_Answer = TypeVar("_Answer")
+_digest = xxhash.xxh3_64_intdigest
+
+
 def seal_rows(rows: NDArray[np.uint8], first_row: int) -> None:
     """Write the checksum of each row into its last 8 bytes; `rows` has shape `(num_rows, stride)`.
 
@@ -44,9 +50,9 @@ def seal_rows(rows: NDArray[np.uint8], first_row: int) -> None:
         row_checksums.seal_rows(rows, first_row)
         return
     view = rows.data.cast("B")
-    hashed, digest = stride - CHECKSUM_BYTES, xxhash.xxh3_64_intdigest
+    hashed = stride - CHECKSUM_BYTES
     rows.view(np.dtype("<u8"))[:, -1] = [
-        digest(view[start : start + hashed], seed)
+        _digest(view[start : start + hashed], seed)
         for seed, start in enumerate(range(0, num_rows * stride, stride), first_row)
     ]
 
@@ -62,6 +68,47 @@ class SealedRows:
         self._name = name
         self._stride = stride
         self._places = places
+        self.damage: tuple[str, ...] = ()
+        """The first damage that `sound` met."""
+
+    def sound(self, read: Callable[[], _Answer]) -> _Answer | None:
+        """The result of `read`; None if a row is damaged, now or before.
+
+        An error of a remote store is raised: it is no damage of the segment.
+        """
+        if not self.damage:
+            try:
+                return read()
+            except (CorruptIndexError, StorageError, FileNotFoundError) as error:
+                if isinstance(error, StorageError) and self._store.is_remote:
+                    raise
+                is_missing = isinstance(error, FileNotFoundError)
+                path = self._entry.path
+                self.damage = (f"segment {path} must exist, got no such file" if is_missing else str(error),)
+        return None
+
+    # --- few rows, by their positions ---------------------------------------------------------------------------------
+
+    def read(self, ranges: Sequence[tuple[int, int]], numbers: Sequence[int]) -> NDArray[np.uint64]:
+        """The rows with these numbers, which are in these ranges of the file, checked; `(len(numbers), stride / 8)`.
+
+        Raises
+        ------
+        CorruptIndexError
+            A row differs from its checksum, or the file has become shorter.
+        """
+        stride = self._stride
+        data = b"".join(self._store.read_ranges(self._entry.path, ranges))
+        if len(data) != len(numbers) * stride:
+            raise CorruptIndexError(f"segment {self._entry.path} must have {self._entry.num_bytes} bytes", got="fewer")
+        words = np.frombuffer(data, _WORD).reshape(-1, stride // 8)
+        hashed = stride - CHECKSUM_BYTES
+        for row, begin, wanted in zip(numbers, range(0, len(data), stride), words[:, -1].tolist(), strict=True):
+            if _digest(data[begin : begin + hashed], row) != wanted:
+                self.reject(row)
+        return words
+
+    # --- many rows, mapped --------------------------------------------------------------------------------------------
 
     @cached_property
     def _mapping(self) -> Mapping:

@@ -9,9 +9,10 @@ Spec: specs/index-format.md#zone-segment
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import accumulate
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -20,6 +21,7 @@ import pyarrow as pa
 import xxhash
 
 from zonebloom.errors import CorruptIndexError
+from zonebloom.storage.arrow_file import reading
 from zonebloom.stores.store import NewFile, Store, delete_all
 
 _MAX_NAME = 200
@@ -98,6 +100,28 @@ class SegmentEntry:
         wanted, actual = self.spans[number].checksum, checksum(data)
         if actual != wanted:
             raise CorruptIndexError(f"span {number} of segment {self.path} must have checksum {wanted}", got=actual)
+
+    def read_spans(self, store: Store, numbers: Sequence[int], most_bytes: int) -> list[bytes]:
+        """Some spans of the file, each of at most `most_bytes`, checked like the size of the file.
+
+        Raises
+        ------
+        CorruptIndexError
+            The file is missing, has another length, or a span is not as it was written.
+        """
+        starts = [0, *accumulate(span.num_bytes for span in self.spans)]
+        ranges = [(starts[number], self.spans[number].num_bytes) for number in numbers]
+        if max(length for _, length in ranges) > most_bytes:
+            raise CorruptIndexError(
+                f"parts of segment {self.path} that are read at once must have at most {most_bytes} bytes",
+                got=max(length for _, length in ranges),
+            )
+        with reading(f"segment {self.path}"):
+            blobs = store.read_ranges(self.path, ranges)
+            self.check_size(store.size(self.path))  # a remote store knows it from the reads
+        for number, blob in zip(numbers, blobs, strict=True):
+            self.check_span(number, blob)
+        return blobs
 
     def to_json(self) -> dict[str, Any]:
         """The entry as JSON of a version file."""

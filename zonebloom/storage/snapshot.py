@@ -244,11 +244,7 @@ def _open_segment(store: Store, column: str, entry: SegmentEntry) -> OpenedSegme
         from zonebloom.storage.locator.reader import LocatorSegment  # noqa: PLC0415 - most columns have filters
 
         return OpenedSegment(entry, LocatorSegment(store, entry))
-    raise UnsupportedFormatError(
-        f"segment {entry.path} must be of kind zones, slices or locator",
-        got=entry.kind,
-        do="a newer zonebloom wrote it: upgrade this one",
-    )
+    raise UnsupportedFormatError.newer(f"segment {entry.path} must be of kind zones, slices or locator", entry.kind)
 
 
 def _unopened(entry: SegmentEntry, column: str, error: Exception) -> OpenedSegment:

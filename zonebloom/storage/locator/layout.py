@@ -171,10 +171,8 @@ def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, ZonePositions]:
         metadata = zone_runs.schema.metadata or {}
         described = json.loads(metadata[_KEY])
         if described["version"] > _VERSION:
-            raise UnsupportedFormatError(
-                f"segment {where} must have layout version <= {_VERSION}",
-                got=described["version"],
-                do="a newer zonebloom wrote it: upgrade this one",
+            raise UnsupportedFormatError.newer(
+                f"segment {where} must have layout version <= {_VERSION}", described["version"]
             )
         roots = np.frombuffer(base64.b64decode(metadata[_ROOTS_KEY], validate=True), "<u8")
         written = base64.b64decode(metadata.get(_DEVIATIONS_KEY, b""), validate=True)

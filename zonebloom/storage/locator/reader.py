@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import xxhash
 
 from zonebloom.bloom.locator_pages import (
     FIRSTS_PER_PAGE,
@@ -27,7 +26,7 @@ from zonebloom.bloom.locator_pages import (
 )
 from zonebloom.bloom.numba_loading import is_worth_loading
 from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
-from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import reading
 from zonebloom.storage.locator.layout import LocatorLayout, decode_tail, last_at_most
 from zonebloom.storage.sealed_rows import SealedRows
@@ -65,21 +64,9 @@ class LocatorSegment(ZoneFilters):
     def __init__(self, store: Store, entry: SegmentEntry) -> None:
         self.entry = entry
         self._store = store
-        self._failure: str | None = None
-        try:
-            tail_bytes = entry.spans[-1].num_bytes
-            if tail_bytes > _MOST_TAIL_BYTES:
-                raise CorruptIndexError(
-                    f"the tail of segment {entry.path} must have at most {_MOST_TAIL_BYTES} bytes", got=tail_bytes
-                )
-            [tail] = store.read_ranges(entry.path, [(entry.num_bytes - tail_bytes, tail_bytes)])
-            size = store.size(entry.path)  # a remote store knows it from the read
-        except FileNotFoundError as error:
-            raise CorruptIndexError(f"segment {entry.path} must exist", got="no such file") from error
-        entry.check_size(size)
         if len(entry.spans) != 3:  # noqa: PLR2004 - pages, directory, tail
             raise CorruptIndexError(f"segment {entry.path} must have 3 spans", got=len(entry.spans))
-        entry.check_span(2, tail)
+        [tail] = entry.read_spans(store, [2], _MOST_TAIL_BYTES)
         self.layout, self._positions = decode_tail(tail, entry.path)
         self.layout.check(entry)
         num_pages = self.layout.num_pages + self.layout.num_directory_pages
@@ -94,7 +81,7 @@ class LocatorSegment(ZoneFilters):
     @property
     def damage(self) -> tuple[str, ...]:
         """Damage that probes encountered."""
-        return () if self._failure is None else (self._failure,)
+        return self.sealed.damage
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -110,16 +97,13 @@ class LocatorSegment(ZoneFilters):
         CorruptIndexError
             A page that is needed is damaged, or was before.
         """
-        if self._failure is not None:
-            raise CorruptIndexError(self._failure)
         if not len(hashes) or not self.layout.num_pages:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        try:
-            is_many = len(hashes) > _FEW_HASHES and is_worth_loading(_KERNELS, len(hashes) * _SECONDS_A_HASH)
-            return self._many(hashes) if is_many else self._few(hashes)
-        except (CorruptIndexError, StorageError, FileNotFoundError) as error:
-            self._note(error)
-            raise CorruptIndexError(self._failure or str(error)) from error
+        is_many = len(hashes) > _FEW_HASHES and is_worth_loading(_KERNELS, len(hashes) * _SECONDS_A_HASH)
+        pairs = self.sealed.sound(lambda: self._many(hashes) if is_many else self._few(hashes))
+        if pairs is None:
+            raise CorruptIndexError(self.sealed.damage[0])
+        return pairs
 
     def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Numbers of the zones that may hold any of `hashes`, ascending; all zones if the segment is damaged."""
@@ -208,18 +192,9 @@ class LocatorSegment(ZoneFilters):
         """The pages from the first to the last of each run, checked, by number; `base` pages come before them."""
         spans = joined_runs((begin, end + 1) for begin, end in runs)
         ranges = [((base + begin) * PAGE_BYTES, (stop - begin) * PAGE_BYTES) for begin, stop in spans]
-        pages = {}
-        for (begin, stop), blob in zip(spans, self._store.read_ranges(self.entry.path, ranges), strict=True):
-            if len(blob) != (stop - begin) * PAGE_BYTES:
-                raise CorruptIndexError(
-                    f"segment {self.entry.path} must have {self.entry.num_bytes} bytes", got="fewer"
-                )
-            for number in range(begin, stop):
-                pages[number] = blob[(number - begin) * PAGE_BYTES : (number + 1 - begin) * PAGE_BYTES]
-        for number, page in pages.items():
-            if xxhash.xxh3_64_intdigest(page[:-8], base + number) != int.from_bytes(page[-8:], "little"):
-                self.sealed.reject(base + number)
-        return pages
+        numbers = [number for span in spans for number in range(*span)]
+        pages = self.sealed.read(ranges, [base + number for number in numbers])
+        return {number: page.tobytes() for number, page in zip(numbers, pages, strict=True)}
 
     # --- many keys ----------------------------------------------------------------------------------------------------
 
@@ -289,35 +264,26 @@ class LocatorSegment(ZoneFilters):
         CorruptIndexError
             A page differs from its checksum, or a vacuum removed the file.
         """
-        ranges = [(begin * PAGE_BYTES, (stop - begin) * PAGE_BYTES)]
+        num_bytes = (stop - begin) * PAGE_BYTES
         with reading(f"segment {self.entry.path}"):
-            pages = np.frombuffer(self._store.read_ranges(self.entry.path, ranges)[0], np.uint8)
-        if len(pages) != ranges[0][1]:
-            raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes", got="fewer")
-        pages = pages.reshape(-1, PAGE_BYTES)
-        self.sealed.check_in(pages, begin, np.arange(len(pages)))
+            [blob] = self._store.read_ranges(self.entry.path, [(begin * PAGE_BYTES, num_bytes)])
+            pages = np.frombuffer(blob, np.uint8, num_bytes).reshape(-1, PAGE_BYTES)
+            self.sealed.check_in(pages, begin, np.arange(stop - begin))
         return pages
 
     # --- damage -------------------------------------------------------------------------------------------------------
 
     def verify(self) -> bool:
         """Whether every byte is as it was written; damage is noted."""
-        try:
+
+        def check() -> None:
             num_pages = self.layout.num_pages + self.layout.num_directory_pages
             for start in range(0, num_pages, _PAGES_AT_ONCE):
                 self.sealed.check(np.arange(start, min(start + _PAGES_AT_ONCE, num_pages)), again=True)
-        except (CorruptIndexError, StorageError, FileNotFoundError) as error:
-            if self._failure is None:
-                self._note(error)
-        return self._failure is None
+
+        self.sealed.sound(check)
+        return not self.damage
 
     def _check_zone(self, zone: int) -> None:
         if zone >= len(self):
             raise CorruptIndexError(f"segment {self.entry.path} must name zones below {len(self)}", got=zone)
-
-    def _note(self, error: Exception) -> None:
-        """Remember damage; a remote store that cannot be reached says nothing about the segment."""
-        if isinstance(error, StorageError) and self._store.is_remote:
-            raise error
-        is_missing = isinstance(error, FileNotFoundError)
-        self._failure = f"segment {self.entry.path} must exist, got no such file" if is_missing else str(error)

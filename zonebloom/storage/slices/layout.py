@@ -119,11 +119,6 @@ class GroupLayout:
         blocks_per_body = min(num_blocks, max(1, _BODY_BYTES // (ROWS_PER_BLOCK * stride)))
         return cls(num_blocks, num_zones, stride, blocks_per_body, (0,) * -(-num_blocks // blocks_per_body))
 
-    @property
-    def num_rows(self) -> int:
-        """Bit rows of the file."""
-        return self.num_blocks * ROWS_PER_BLOCK
-
     def bodies(self) -> list[tuple[int, int]]:
         """Half-open range of blocks of each body."""
         step = self.blocks_per_body
@@ -190,11 +185,7 @@ def decode_layout(schema: pa.Schema, file_bytes: int, where: str) -> GroupLayout
     described = json.loads((schema.metadata or {})[_LAYOUT_KEY])
     version = _VERSION(described)
     if version > _LAYOUT_VERSION:
-        raise UnsupportedFormatError(
-            f"segment {where} must have layout version <= {_LAYOUT_VERSION}",
-            got=version,
-            do="a newer zonebloom wrote it: upgrade this one",
-        )
+        raise UnsupportedFormatError.newer(f"segment {where} must have layout version <= {_LAYOUT_VERSION}", version)
     layout = _LAYOUT(described)
     layout.check(file_bytes, where)
     check_columns(schema, pa.schema([pa.field("bit_rows", pa.binary(layout.stride), nullable=False)]))

@@ -5,29 +5,42 @@ reads these rows by position, verifies the checksum of each row, and ANDs them. 
 the memory-mapped file. Once a row was found damaged, every zone of the group is MAY_MATCH, and `damage` has the
 message.
 
-`SliceRows` is the opened file; `unsliced` gives filters back; `SliceSegment` probes.
-
 Spec: specs/slices.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.numba_loading import kernels_to_read
-from zonebloom.bloom.split_block import block_indexes, measured_fpp
-from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, BlockFilters, ZonePositions, ZonesOfEach
-from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.bloom.split_block import bits_in_word, block_indexes, measured_fpp
+from zonebloom.bloom.zones import (
+    CANNOT_MATCH,
+    MAY_MATCH,
+    BlockFilters,
+    ZonePositions,
+    ZonesOfEach,
+    described_by,
+    parameters_of,
+    zone_schema,
+)
 from zonebloom.ground.arrow import distinct
-from zonebloom.storage.sealed_rows import CHECKSUM_BYTES
+from zonebloom.storage.arrow_file import read_head, reading
+from zonebloom.storage.sealed_rows import CHECKSUM_BYTES, SealedRows
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slices.filters import unsliced, zone_batches
-from zonebloom.storage.slices.layout import WORDS_PER_BLOCK, GroupLayout
-from zonebloom.storage.slices.rows import SliceRows
+from zonebloom.storage.slices.layout import (
+    ROWS_PER_BLOCK,
+    WORDS_PER_BLOCK,
+    GroupLayout,
+    decode_layout,
+    decode_positions,
+    rows_of_hash,
+)
 from zonebloom.stores.store import Store
 
 if TYPE_CHECKING:
@@ -38,7 +51,10 @@ FEW_HASHES = 256
 _WINDOW = 64
 """Zones whose filters are made at once: filters are mostly read in order."""
 _SAMPLED_BLOCKS = 16
-_Answer = TypeVar("_Answer")
+_MOST_END_BYTES = 16 << 20
+"""Most bytes of a head or a tail: ten times the zone runs of 32 704 zones that are a run each."""
+_ZONES_PER_BATCH = 1024
+_BATCH_BYTES = 32 << 20
 
 
 class SliceSegment(BlockFilters):
@@ -54,10 +70,20 @@ class SliceSegment(BlockFilters):
 
     def __init__(self, store: Store, entry: SegmentEntry) -> None:
         self.entry = entry
-        self._rows = SliceRows(store, entry)
-        self.layout: GroupLayout = self._rows.layout
-        """Positions of the bit rows in the file."""
-        self._damage: tuple[str, ...] = ()
+        self._store = store
+        head, _tail = entry.read_spans(store, [0, len(entry.spans) - 1], _MOST_END_BYTES)
+        with reading(f"segment {entry.path}"):
+            schema = read_head(pa.py_buffer(head))
+            self.layout: GroupLayout = decode_layout(schema, entry.num_bytes, entry.path)
+            """Positions of the bit rows in the file."""
+            self._positions = decode_positions(schema, self.layout.num_zones, entry.path)
+            column, column_type = described_by(schema.field(0))
+            self._schema = zone_schema(*parameters_of(schema), column=column, column_type=column_type)
+        places = [
+            (place, (stop - first) * ROWS_PER_BLOCK)
+            for place, (first, stop) in zip(self.layout.body_offsets, self.layout.bodies(), strict=True)
+        ]
+        self._sealed = SealedRows(store, entry, "bit row", self.layout.stride, places)
         self._window: tuple[int, NDArray[np.uint32]] = (-1, np.zeros((0, 1, WORDS_PER_BLOCK), np.uint32))
         """The number of the first of 64 zones, and their filters: the last ones that were read."""
 
@@ -67,43 +93,89 @@ class SliceSegment(BlockFilters):
     @property
     def schema(self) -> pa.Schema:
         """Schema of the zone table that the segment holds."""
-        return self._rows.schema
+        return self._schema
 
     @property
     def positions(self) -> ZonePositions:
         """Positions of the zones in the data."""
-        return self._rows.positions
+        return self._positions
 
     @property
     def damage(self) -> tuple[str, ...]:
         """The first damage that was found."""
-        return self._damage
+        return self._sealed.damage
 
     def verify(self) -> bool:
-        """Whether every byte is as it was written; damage is noted."""
-        self._sound(self._rows.check_file)
-        return not self._damage
+        """Whether every byte is as it was written: rows, and Arrow's messages between the bodies; damage is noted."""
+
+        def check() -> None:
+            offset = 0
+            for number, span in enumerate(self.entry.spans):
+                if span.checksum:
+                    blobs = self._store.read_ranges(self.entry.path, [(offset, span.num_bytes)])
+                    self.entry.check_span(number, blobs[0])
+                offset += span.num_bytes
+            self._check_blocks(self.layout.num_blocks)
+
+        self._sealed.sound(check)
+        return not self.damage
 
     def release(self) -> None:
         """Unmap the pages that were read; they are mapped again by the next read."""
-        self._rows.sealed.release()
+        self._sealed.release()
 
-    def _sound(self, read: Callable[[], _Answer]) -> _Answer | None:
-        """The result of `read`; None if a row is damaged, now or before.
+    # --- rows ---------------------------------------------------------------------------------------------------------
 
-        An error of a remote store is raised: it is no damage of the segment.
+    def _read(self, hashes: NDArray[np.uint64]) -> Iterator[NDArray[np.uint64]]:
+        """For each of few hashes the 8 rows that it selects, checked, as words; `(8, stride / 8 - 1)`.
+
+        A remote store gets one request for all of them.
         """
-        if not self._damage:
-            try:
-                return read()
-            except (CorruptIndexError, StorageError, FileNotFoundError) as error:
-                if isinstance(error, StorageError) and self._rows.is_remote:
-                    raise
-                is_missing = isinstance(error, FileNotFoundError)
-                self._damage = (
-                    f"segment {self.entry.path} must exist, got no such file" if is_missing else str(error),
-                )
-        return None
+        numbers = [rows_of_hash(value, self.layout.num_blocks) for value in hashes.tolist()]
+        if not self._store.is_remote:
+            for rows in numbers:
+                yield self._sealed.read(self._ranges_of(rows), rows)[:, :-1]
+            return
+        ranges = list(chain.from_iterable(map(self._ranges_of, numbers)))
+        words = self._sealed.read(ranges, list(chain.from_iterable(numbers)))
+        yield from words.reshape(len(numbers), WORDS_PER_BLOCK, -1)[:, :, :-1]
+
+    def _ranges_of(self, rows: tuple[int, ...]) -> list[tuple[int, int]]:
+        stride = self.layout.stride
+        base = self.layout.offset(rows[0]) - rows[0] * stride
+        return [(base + row * stride, stride) for row in rows]
+
+    def _check_rows_of(self, hashes: NDArray[np.uint64]) -> None:
+        """Check the rows that `hashes` select, unless they were checked before."""
+        firsts = block_indexes(hashes, self.layout.num_blocks) * np.uint64(ROWS_PER_BLOCK)
+        needed = np.zeros(self.layout.num_blocks * ROWS_PER_BLOCK, np.bool_)
+        low_halves = hashes.astype(np.uint32)
+        for word in range(WORDS_PER_BLOCK):
+            needed[firsts + np.uint64(32 * word) + bits_in_word(low_halves, word)] = True
+        self._sealed.check(np.flatnonzero(needed))
+
+    def _check_blocks(self, num_blocks: int) -> None:
+        """Check the rows of the first blocks."""
+        self._sealed.check(np.arange(num_blocks * ROWS_PER_BLOCK))
+
+    def _filters(self, first_zone: int, num_zones: int, first_block: int, stop_block: int) -> NDArray[np.uint32]:
+        """Blocks `[first_block, stop_block)` of the filters of consecutive zones, shape `(num_zones, blocks, 8)`.
+
+        The rows must have been checked. `first_zone` is a multiple of 8.
+
+        Spec: specs/slices.md#unslice_zones
+        """
+        kernels = kernels_to_read("slices")
+        filters = np.empty((num_zones, stop_block - first_block, WORDS_PER_BLOCK), np.uint32)
+        for body, (first, stop) in zip(self._sealed.bodies, self.layout.bodies(), strict=True):
+            begin, end = max(first, first_block), min(stop, stop_block)
+            if begin < end:
+                part = body[(begin - first) * ROWS_PER_BLOCK : (end - first) * ROWS_PER_BLOCK]
+                out = filters if end - begin == filters.shape[1] else np.empty((num_zones, end - begin, 8), np.uint32)
+                kernels.unslice_zones(part, out, first_zone)
+                if out is not filters:
+                    filters[:, begin - first_block : end - first_block] = out
+        return filters
 
     # --- probing ------------------------------------------------------------------------------------------------------
 
@@ -114,7 +186,7 @@ class SliceSegment(BlockFilters):
         """
         if not len(hashes) or not len(self):
             return np.full(len(self), CANNOT_MATCH)
-        bits = self._sound(lambda: self._few(hashes) if len(hashes) <= FEW_HASHES else self._many(hashes))
+        bits = self._sealed.sound(lambda: self._few(hashes) if len(hashes) <= FEW_HASHES else self._many(hashes))
         if bits is None:
             return np.full(len(self), MAY_MATCH)
         return np.unpackbits(bits.view(np.uint8), count=len(self), bitorder="little").view(np.bool_)
@@ -123,7 +195,7 @@ class SliceSegment(BlockFilters):
         """Numbers of the zones that MAY_MATCH any of `hashes`, ascending: `may_contain`, faster for few hashes."""
         if not 0 < len(hashes) <= FEW_HASHES:
             return np.flatnonzero(self.may_contain(hashes))
-        words = self._sound(lambda: self._few(hashes))
+        words = self._sealed.sound(lambda: self._few(hashes))
         if words is None:
             return np.arange(len(self))
         filled = words.nonzero()[0]
@@ -137,7 +209,7 @@ class SliceSegment(BlockFilters):
         """For each of `hashes`, whether any zone (in the mask `live`) MAY_MATCH it; False is certain."""
         if not len(hashes) or not len(self) or (live is not None and not live.any()):
             return np.full(len(hashes), CANNOT_MATCH)
-        may_match = self._sound(lambda: self._contained(hashes, live))
+        may_match = self._sealed.sound(lambda: self._contained(hashes, live))
         return np.full(len(hashes), MAY_MATCH) if may_match is None else may_match
 
     def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
@@ -145,13 +217,13 @@ class SliceSegment(BlockFilters):
 
         Cost: 8 rows of at most 4096 bytes for each hash.
         """
-        pairs = self._sound(lambda: self._each(hashes)) if len(hashes) > FEW_HASHES else None
+        pairs = self._sealed.sound(lambda: self._each(hashes)) if len(hashes) > FEW_HASHES else None
         return super().zones_of_each(hashes) if pairs is None else pairs
 
     def _each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
         kernels = kernels_to_read("slices")
         order = np.argsort(hashes)
-        self._rows.check_rows_of(hashes[order])
+        self._check_rows_of(hashes[order])
         keys, zones = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         words = np.zeros(-(-len(self) // 64), np.uint64)
         bits = words.view(np.uint8)[: -(-len(self) // 8)]
@@ -170,7 +242,7 @@ class SliceSegment(BlockFilters):
     def _few(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Bits of the zones that may hold any of `hashes`, as words; bits past the last zone are 0."""
         matching_any: NDArray[np.uint64] | None = None
-        for rows in self._rows.read(hashes):
+        for rows in self._read(hashes):
             matching = np.bitwise_and.reduce(rows, axis=0)
             matching_any = matching if matching_any is None else matching_any | matching
         assert matching_any is not None
@@ -180,7 +252,7 @@ class SliceSegment(BlockFilters):
         kernels = kernels_to_read("slices")
         bits = np.zeros(-(-len(self) // 8), np.uint8)
         hashes = distinct(hashes)
-        self._rows.check_rows_of(hashes)
+        self._check_rows_of(hashes)
         for rows, _, inside in self._by_body(hashes):
             kernels.probe_rows(rows, inside, num_zones=len(self), out=bits)
         return bits
@@ -193,7 +265,7 @@ class SliceSegment(BlockFilters):
         """
         low = hashes & np.uint64(0xFFFFFFFF)
         block = block_indexes(hashes, self.layout.num_blocks)  # ascending too
-        for rows, (first, stop) in zip(self._rows.sealed.bodies, self.layout.bodies(), strict=True):
+        for rows, (first, stop) in zip(self._sealed.bodies, self.layout.bodies(), strict=True):
             begin, end = np.searchsorted(block, (first, stop)).tolist()
             if begin < end:
                 inside = block[begin:end] - np.uint64(first)
@@ -211,14 +283,14 @@ class SliceSegment(BlockFilters):
         may_match = np.zeros(len(hashes), np.bool_)
         words = mask[:-CHECKSUM_BYTES].view(np.uint64)
         order = np.argsort(hashes)
-        for number, rows in zip(order.tolist(), self._rows.read(hashes[order]), strict=True):
+        for number, rows in zip(order.tolist(), self._read(hashes[order]), strict=True):
             may_match[number] = bool((np.bitwise_and.reduce(rows, axis=0) & words).any())
         return may_match
 
     def _contained_many(self, hashes: NDArray[np.uint64], mask: NDArray[np.uint8]) -> NDArray[np.bool_]:
         kernels = kernels_to_read("slices")
         different, place = np.unique(hashes, return_inverse=True)
-        self._rows.check_rows_of(different)
+        self._check_rows_of(different)
         may_match = np.zeros(len(different), np.bool_)
         for rows, (begin, end), inside in self._by_body(different):
             kernels.find_live_zone(rows, inside, live=mask, out=may_match[begin:end])
@@ -242,9 +314,9 @@ class SliceSegment(BlockFilters):
         first = zone // _WINDOW * _WINDOW
         window = self._window
         if window[0] != first:
-            self._rows.check_all()
+            self._check_blocks(self.layout.num_blocks)
             count = min(_WINDOW, len(self) - first)
-            window = self._window = (first, unsliced(self._rows, first, count, 0, self.layout.num_blocks))
+            window = self._window = (first, self._filters(first, count, 0, self.layout.num_blocks))
         blocks: NDArray[np.uint32] = window[1][zone - first]
         return blocks
 
@@ -253,23 +325,36 @@ class SliceSegment(BlockFilters):
         num_zones, num_blocks, _ = out.shape
         skipped = first_zone % 8
         stop_block = first_block + num_blocks
-        out[:] = unsliced(self._rows, first_zone - skipped, skipped + num_zones, first_block, stop_block)[skipped:]
+        out[:] = self._filters(first_zone - skipped, skipped + num_zones, first_block, stop_block)[skipped:]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The zones as record batches of a zone table; see `zone_batches`."""
-        return zone_batches(self._rows)
+        """The zones as record batches of a zone table, at most 1024 zones and about 32 MiB each.
+
+        Raises
+        ------
+        CorruptIndexError
+            A row is damaged.
+        """
+        self._check_blocks(self.layout.num_blocks)
+        zone_bytes = self.layout.num_blocks * 4 * WORDS_PER_BLOCK
+        step = max(8, min(_ZONES_PER_BATCH, _BATCH_BYTES // zone_bytes // 8 * 8))
+        for first in range(0, len(self), step):
+            count = min(step, len(self) - first)
+            filters = self._filters(first, count, 0, self.layout.num_blocks)
+            offsets = np.arange(count + 1, dtype=np.int32) * np.int32(zone_bytes)
+            yield self.positions[first : first + count].to_batch(offsets, filters, self.schema)
 
     def zone_fpp(self, zone: int) -> float:
         """The false positive probability of a zone's filter, from the bits of its first blocks; 1 if damaged."""
-        num_blocks = min(self.layout.num_blocks, 1 if self._rows.is_remote else _SAMPLED_BLOCKS)
-        blocks = self._sound(lambda: self._first_blocks(zone, num_blocks))
+        num_blocks = min(self.layout.num_blocks, 1 if self._store.is_remote else _SAMPLED_BLOCKS)
+        blocks = self._sealed.sound(lambda: self._first_blocks(zone, num_blocks))
         if blocks is None:
             return 1.0
         return float(measured_fpp(blocks[None])[0])
 
     def _first_blocks(self, zone: int, num_blocks: int) -> NDArray[np.uint32]:
-        self._rows.check_blocks(num_blocks)
+        self._check_blocks(num_blocks)
         first = zone // 8 * 8
-        filters = unsliced(self._rows, first, min(8, len(self) - first), 0, num_blocks)
+        filters = self._filters(first, min(8, len(self) - first), 0, num_blocks)
         blocks: NDArray[np.uint32] = filters[zone - first]
         return blocks
