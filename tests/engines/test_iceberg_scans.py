@@ -1,6 +1,6 @@
 """A pyiceberg table with an index: the rows of a plain scan, from fewer files.
 
-Oracle: pyiceberg's own scan of the same table. Polars reads it too; Daft was tried by hand (docs/compatibility.md).
+Oracle: pyiceberg's own scan of the same table. Polars reads it too; `test_daft_and_ray.py` has two more.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
             yield frame if predicate is None else frame.filter(predicate)
 
     schema = _frame(dataset.schema.empty_table()).schema
-    return register_io_source(read, schema=schema, explain_name=f"zonebloom {index.data.location}")
+    return register_io_source(read, schema=schema)
 
 
 def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
