@@ -56,6 +56,8 @@ def test_rows_are_erased_and_all_others_stay(request, lake_name, tmp_path):
     after = pads.dataset(lake.root, partitioning=partitioning).to_table(columns=expected.column_names)
     assert after.drop(["amount"]).equals(expected.drop(["amount"]))
     assert [np.asarray(t["amount"]).tobytes() for t in (after,)] == [np.asarray(expected["amount"]).tobytes()]
+    assert "tag" not in str(done), "tags are for the record"
+    assert str(done).endswith("not seen: backups, and copies elsewhere")
     index = zb.open_index(lake.root)
     assert index.status().is_fresh
     assert index.verify(sample=1.0).is_sound

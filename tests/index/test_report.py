@@ -58,6 +58,8 @@ def test_a_browser_draws_it_with_no_error_and_no_network(browser: Browser, tmp_p
     for theme in ("light", "dark"):
         page.wait_for(f"document.documentElement.dataset.theme === '{theme}'")
         assert num_pixels(page, KEPT_COLOUR) >= 10, "one zone of all is seen"
+        bar, line = (f"getComputedStyle(document.querySelector('{name}'))" for name in ("progress", "td"))
+        assert page.evaluate(f"{bar}.backgroundColor === {line}.borderBottomColor"), "not white on black"
         page.evaluate("document.getElementById('theme').click()")
     assert page.evaluate(NUM_KEPT) == len(index.search("id = 5").row_ranges)
     choose(page, 1)

@@ -65,7 +65,7 @@ def test_what_a_notebook_shows_is_sound_html_with_the_numbers(index: zb.Index, f
         (index.explain(where), where),
         (index.status(), "3 of 3 (100%)"),
         (index.versions(), "build"),
-        (index.verify(), "sound"),
+        (index.verify(), "sound in the 1 of 3 files that were read"),
         (index.refresh(), "files kept"),
         (index.optimize(), "optimized 1 column"),
         (index.vacuum(dry_run=True), "would remove 0 versions"),
@@ -77,6 +77,8 @@ def test_what_a_notebook_shows_is_sound_html_with_the_numbers(index: zb.Index, f
         tags.close()
         assert tags.open == []
         assert expected in tags.text
+    assert "style='text-align:right;white-space:nowrap'>kept</th>" in result._repr_html_(), "as the numbers below it"
+    assert repr(result.reasons[0]).startswith("COLUMN_NOT_INDEXED (note): column note has no filters")
 
 
 @pytest.mark.parametrize("name", ["file", "stdin"])

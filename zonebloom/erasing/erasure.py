@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,11 @@ class ErasedFile(Result):
     """Rows of the values."""
     bytes_before: int
     """Size of the file with these rows."""
-    tag_before: str
+    tag_before: str = field(repr=False)
     """Tag of the file in its store, or its time of last modification in UTC."""
     bytes_after: int | None = None
     """Size of the file that replaced it; null for the file of a table, which new files replace, and in a dry run."""
-    tag_after: str | None = None
+    tag_after: str | None = field(default=None, repr=False)
     """As `tag_before`, of the file that replaced it."""
 
 
@@ -85,9 +85,12 @@ class Erasure(Result):
 
     def facts(self) -> Iterator[tuple[str, Any]]:
         """What a reader needs beside the headline."""
-        yield from (("data set", self.dataset), ("column", self.column), ("removed", len(self.removed)))
-        yield "index versions", " to ".join(map(str, self.index_versions))
+        yield from (("data set", self.dataset), ("column", self.column))
+        if self.removed:
+            yield "other files removed", len(self.removed)
 
     def notes(self) -> Iterator[str]:
         """What may still hold the rows."""
-        return (f"still held: {holder}" for holder in self.still_held)
+        yield from (f"still held: {holder}" for holder in self.still_held)
+        if not self.is_dry_run:
+            yield "not seen: backups, and copies elsewhere"

@@ -66,6 +66,9 @@ class Reason:
     path: str | None = None
     """The file concerned, relative to the data set's root, if one is."""
 
+    def __repr__(self) -> str:
+        return _line([self])
+
     def about(self, *, column: str | None = None, path: str | None = None) -> Reason:
         """The same reason for `column` and for `path`, if they are given."""
         return replace(self, column=column or self.column, path=path or self.path)
@@ -94,11 +97,16 @@ def percent(part: float, whole: float) -> str:
     --------
     >>> percent(2, 28), percent(28, 28), percent(1, 10**9), percent(0, 28), percent(0, 0)
     ('7.14%', '100%', 'below 0.001%', '0%', '-')
+    >>> percent(200_000, 200_002)
+    'above 99.9%'
     """
     if not whole:
         return "-"
     share = 100 * part / whole
-    return f"{share:.3g}%" if not 0 < share < _LEAST_PERCENT else f"below {_LEAST_PERCENT:g}%"
+    if 0 < share < _LEAST_PERCENT:
+        return f"below {_LEAST_PERCENT:g}%"
+    shown = f"{share:.3g}%"
+    return shown if shown != "100%" or part == whole else "above 99.9%"
 
 
 def gone_zones(count: int) -> str:

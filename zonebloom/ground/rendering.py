@@ -49,18 +49,23 @@ class Table(NamedTuple):
     def lines(self, *, is_rich: bool = False) -> Iterator[str]:
         """The table as aligned lines; numbers are right-aligned, and on a terminal shares have bars."""
         texts = [[text for cell in row for text in _cell_texts(cell, is_rich=is_rich)] for row in self.rows]
-        is_number = [is_right for cell in self.rows[0] for is_right in _is_right(cell)] if self.rows else []
-        is_number += [False] * (len(self.header) - len(is_number))
         widths = [max(map(len, column)) for column in zip(self.header, *texts, strict=True)]
         for row in (self.header, *texts):
-            cells = zip(row, widths, is_number, strict=True)
+            cells = zip(row, widths, self._is_right(), strict=True)
             yield "  ".join(f"{cell:{'>' if right else '<'}{width}}" for cell, width, right in cells).rstrip()
 
     def html(self) -> str:
         """The table for a notebook."""
-        names = "".join(f"<th scope='col' {_TEXT}>{_escaped(name)}</th>" for name in self.header)
+        styles = (_NUMBER if is_right else _TEXT for is_right in self._is_right())
+        named = zip(self.header, styles, strict=True)
+        names = "".join(f"<th scope='col' {style}>{_escaped(name)}</th>" for name, style in named)
         body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
         return f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _is_right(self) -> list[bool]:
+        """Whether each column is right-aligned."""
+        is_right = [is_right for cell in self.rows[0] for is_right in _is_right(cell)] if self.rows else []
+        return is_right + [False] * (len(self.header) - len(is_right))
 
 
 class Result:

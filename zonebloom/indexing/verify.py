@@ -22,6 +22,7 @@ from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.ground.arrow import distinct
 from zonebloom.ground.options import has_bloom
+from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import Result
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
@@ -80,8 +81,9 @@ class Verification(Result):
 
     @property
     def headline(self) -> str:
-        """Whether the index is sound."""
-        return "sound" if self.is_sound else "NOT SOUND"
+        """Whether the index is sound, and by how many files."""
+        part = f" in the {self.num_files_read:,} of {counted(self.num_files, 'file')} that were read"
+        return ("sound" if self.is_sound else "NOT SOUND") + (part if self.num_files_read < self.num_files else "")
 
 
 def verify(view: View, *, sample: float, seed: int) -> Verification:

@@ -111,7 +111,9 @@ class Explanation(Result):
         yield "indexed files", self.num_covered
         yield "read whole", f"{self.num_unknown - self.num_changed:,} new, {counted(self.num_changed, 'changed file')}"
         yield "ignored", counted(self.num_deleted, "deleted file")
-        yield "time", f"listed in {self.list_seconds * 1e3:,.1f} ms, searched in {self.search_seconds * 1e3:,.1f} ms"
+        if self.list_seconds:
+            times = [f"{seconds * 1e3:,.1f} ms" for seconds in (self.list_seconds, self.search_seconds)]
+            yield "time", f"listed in {times[0]}, searched in {times[1]}"
         if self.false_zones is not None:
             seen = "not counted" if self.false_zones.seen is None else f"{self.false_zones.seen:,} seen"
             by = " of the locator" if self.false_zones.is_located else ""
