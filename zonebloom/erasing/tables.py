@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from zonebloom.erasing.files import PASSES, held_files, rows_of
 from zonebloom.erasing.journal import Journal
 from zonebloom.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.delta import DeltaDataset
+from zonebloom.formats.hive import NULL_FOLDER
 from zonebloom.formats.iceberg import IcebergDataset, explained, plain_location, relative_path
 from zonebloom.formats.table import raise_store_error
 from zonebloom.index.index import Index
@@ -83,15 +85,26 @@ def _with_deleted_rows(view: View) -> Iterator[str]:
 # --- Delta ------------------------------------------------------------------------------------------------------------
 
 
+def _is_misspelt(value: pa.Scalar) -> bool:
+    """Whether deltalake 1.6 writes another partition value than it read: -1.25 as -1.-25, which nobody can read."""
+    kind = value.type
+    is_checked = pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_decimal(kind)
+    plain = value.as_py() if is_checked else None
+    is_negative = isinstance(plain, Decimal) and plain < 0
+    return isinstance(plain, bytes) or is_negative or plain == NULL_FOLDER
+
+
 def _delete_from_delta(table: DeltaTable, index: Index, column: str, values: Any) -> None:
     """Delete by a merge with the stored values: the log would retain the condition of a delete, with all values."""
     if column not in index.schema.names:
         raise InvalidArgumentError("column must be a top-level column of a Delta table", got=column)
-    blobs = [field.name for field in index.view().partition_fields if pa.types.is_binary(field.type)]
-    if blobs:
+    view = index.view()
+    parts = (view.dataset.partition_values(path, view.partition_fields) or {} for path in view.files)
+    if changed := {name: value for values in parts for name, value in values.items() if _is_misspelt(value)}:
+        name, value = next(iter(changed.items()))
         raise DataFileError(
-            f"table {index.data.location} must have no partitions by bytes",
-            got=f"the column {blobs[0]}, which deltalake changes when it rewrites rows",
+            f"table {index.data.location} must have no partition that deltalake changes when it rewrites rows",
+            got=f"{value} in the column {name}",
             do=_BY_ANOTHER_ENGINE,
         )
     keys = index.to_table(column=column, values=values, columns=[column]).rename_columns(["key"])
