@@ -160,6 +160,10 @@ LAKES = {
 }
 
 
+BY_POLARS = {"plain", "sliced", "hive"}
+"""Lakes that Polars' own reader reads where nothing is excluded: each file has the columns of the data set."""
+
+
 @pytest.fixture(scope="module", params=LAKES)
 def lake(request, tmp_path_factory, s3_server):
     bucket = s3_server.bucket(f"engines-{uuid.uuid4()}") if request.param == "object" else None
@@ -359,7 +363,9 @@ def test_polars_gives_just_what_it_gives_over_plain_files(lake, rows_read, strea
         rows_read.clear()
         assert shown(ours.filter(where.polars).collect(engine=engine).to_dicts()) == expected, name
         prunes = "polars" in where.prunes and (name != "decimal" or has("decimals_from_polars"))
-        assert (sum(rows_read.values()) < lake.num_rows) == prunes, name
+        by_polars = not prunes and lake.kind in BY_POLARS
+        assert (sum(rows_read.values()) < lake.num_rows) == (prunes or by_polars), name
+        assert not (by_polars and rows_read), name
 
 
 def in_plain_duckdb(connection: duckdb.DuckDBPyConnection, lake: Lake) -> duckdb.DuckDBPyRelation:

@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from zonebloom.bloom.hashing import leaf_paths, resolve_column
 from zonebloom.errors import MissingDependencyError
+from zonebloom.formats.folder import ParquetDataset
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 from zonebloom.predicates.coerce import fit_values
+from zonebloom.search.query import Query
 
 if TYPE_CHECKING:
     import polars as pl
@@ -73,7 +76,13 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
     ) -> Iterator[pl.DataFrame]:
         # the limit counts rows before the filter
         wanted = None if predicate is None or num_rows is not None else necessary(predicate, dataset.schema)
-        for batch in dataset.read(wanted, names, num_rows):
+        query = dataset.search(wanted)
+        plain = None if num_rows is not None else _read_by_polars(query, schema)
+        if plain is not None:
+            rows = plain if predicate is None else plain.filter(predicate)
+            yield from rows.select(names or list(schema)).collect_batches(maintain_order=True)
+            return
+        for batch in dataset.read_kept(query, wanted, names, num_rows):
             frame = _frame(batch)
             yield frame if predicate is None else frame.filter(predicate)
 
@@ -87,6 +96,32 @@ def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     return frame
+
+
+def _read_by_polars(query: Query, schema: pl.Schema) -> pl.LazyFrame | None:
+    """All rows by Polars' own reader, which decodes several times as fast; None where some are excluded or differ.
+
+    Each file must have the columns of `schema` in its types, but for those of its folders.
+    """
+    import polars as pl  # noqa: PLC0415 - an optional dependency
+
+    view, fields = query.view, query.view.partition_fields
+    dataset, names = view.dataset, {field.name for field in fields}
+    is_whole = query.result.row_ranges.num_rows == view.universe.num_rows
+    if not is_whole or dataset.is_remote or not isinstance(dataset, ParquetDataset):  # a table has deleted rows
+        return None
+    in_files = {name: kind for name, kind in schema.items() if name not in names}
+    parts: list[pl.LazyFrame] = []
+    for values, paths in groupby(sorted(view.listing), lambda path: dataset.partition_values(path, fields)):
+        files = [dataset.absolute(path) for path in paths]
+        try:
+            if values is None or any(pl.read_parquet_schema(file) != in_files for file in files):
+                return None
+        except (OSError, pl.exceptions.PolarsError):  # our own reader says what is wrong
+            return None
+        literals = [pl.lit(value.as_py(), schema[name]).alias(name) for name, value in values.items()]
+        parts.append(pl.scan_parquet(files, glob=False, hive_partitioning=False).with_columns(literals))
+    return pl.concat(parts) if parts else None
 
 
 def necessary(expression: pl.Expr, schema: pa.Schema, depth: int = _MAX_DEPTH) -> Predicate | None:

@@ -149,7 +149,7 @@ class IndexedDataset(_FileSystemDataset):
         DataFusion 55 cannot plan a sort over zero files.
         """
         wanted = _both(self._filter, filter)
-        query = self._search(as_predicate(self.schema, wanted))
+        query = self.search(as_predicate(self.schema, wanted))
         view, rows = query.view, query.result.row_ranges
         kept_files = view.files.of_fragments(rows.fragment_ids) or [view.files[path] for path in list(view.files)[:1]]
         for file in sorted(kept_files, key=lambda file: file.path):
@@ -160,15 +160,20 @@ class IndexedDataset(_FileSystemDataset):
         self, predicate: Predicate | None, columns: list[str] | None = None, limit: int | None = None
     ) -> pa.RecordBatchReader:
         """The first `limit` rows for which `predicate` is true, with the top-level `columns`; ignores the filter."""
+        return self.read_kept(self.search(predicate), predicate, columns, limit)
+
+    def read_kept(
+        self, query: Query, predicate: Predicate | None, columns: list[str] | None = None, limit: int | None = None
+    ) -> pa.RecordBatchReader:
+        """As `read`, of the rows that a search for `predicate` kept."""
         names = self.schema.names if columns is None else columns
-        query = self._search(predicate)
         rows = query.result.row_ranges
         return _checked(scan(query.view, predicate, rows, names, limit, is_plain=True), self.schema)
 
     def _scan(self, columns: list[str], expression: pc.Expression | None) -> pa.RecordBatchReader:
         return self.read(as_predicate(self.schema, expression), columns)
 
-    def _search(self, predicate: Predicate | None) -> Query:
+    def search(self, predicate: Predicate | None) -> Query:
         """The rows that may match; sets `last_scan`."""
         query = replace(self._ask(_EVERYTHING if predicate is None else predicate), own_filters=False)
         result = query.numbered
@@ -187,7 +192,7 @@ class IndexedDataset(_FileSystemDataset):
         wanted = _both(self._filter, filter)
         if wanted is not None:
             return self.scanner([], filter).count_rows()
-        query = self._search(None)
+        query = self.search(None)
         tasks = tasks_of(query.view, query.result.row_ranges)
         return sum(int((task.stops - task.starts).sum()) for task in tasks)
 
