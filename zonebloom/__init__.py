@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from zonebloom.ground.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
     from zonebloom.erasing.erase import erase
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from zonebloom.search.result import SearchResult
     from zonebloom.search.unindexed_lake import open_lake
     from zonebloom.search.zone_table import ZoneBuilder, ZoneTable
-
-__version__ = "0.2.0"
 
 _HOMES = {
     "zonebloom.bloom.sbbf": ("Sbbf",),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-import zonebloom
 from zonebloom.cli.root import ARGUMENTS, SECTIONS, app, each_command
+from zonebloom.ground.version import __version__
 
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -41,7 +41,7 @@ def warm(folder: str | None) -> None:
 def man(context: click.Context) -> None:
     """Print the manual as a man page."""
     root = context.find_root()
-    lines = [f'.TH ZONEBLOOM 1 "" "zonebloom {zonebloom.__version__}"', ".SH NAME"]
+    lines = [f'.TH ZONEBLOOM 1 "" "zonebloom {__version__}"', ".SH NAME"]
     lines += [
         "zonebloom \\- " + _escaped(app.get_short_help_str(200)),
         ".SH SYNOPSIS",

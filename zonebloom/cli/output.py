@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from zonebloom import errors
 from zonebloom.cli.bytes_text import text_of
 from zonebloom.cli.options import is_json
+from zonebloom.errors import DataFileError, StorageError
 from zonebloom.ground.rendering import as_text
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def write_table(rows: pa.RecordBatchReader | pa.Table, path: Path) -> int:
             num_rows = _write_binary(reader, part, path.suffix)
         part.replace(path)
     except OSError as error:
-        raise errors.StorageError(f"cannot write {path}: {error}") from error
+        raise StorageError(f"cannot write {path}: {error}") from error
     finally:
         part.unlink(missing_ok=True)
     return num_rows
@@ -164,4 +164,4 @@ def read_table(path: str, data: bytes) -> pa.Table:
             return pq.ParquetFile(source).read()
         return pa.ipc.open_file(source).read_all()
     except (OSError, pa.ArrowInvalid) as error:
-        raise errors.DataFileError(f"{path} must be an Arrow or Parquet file, got: {error}") from error
+        raise DataFileError(f"{path} must be an Arrow or Parquet file, got: {error}") from error

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NoReturn
 
 import click
 
-import zonebloom
-from zonebloom import errors
+from zonebloom.errors import ZoneBloomError, in_words_of_the_command
+from zonebloom.ground.version import __version__
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Make an index": ("whatif", "build", "demo"),
@@ -160,9 +160,7 @@ class _Root(Group):
     "130 when stopped by Ctrl-C; 141 when the reader of the output leaves.",
     context_settings={"show_default": True, "help_option_names": ["-h", "--help"], "max_content_width": _WIDTH},
 )
-@click.version_option(
-    zonebloom.__version__, "-V", "--version", message="zonebloom %(version)s", help="Print the version."
-)
+@click.version_option(__version__, "-V", "--version", message="zonebloom %(version)s", help="Print the version.")
 def app() -> None:
     """Find which rows of a data lake can hold a value.
 
@@ -223,7 +221,7 @@ def _use_utf8() -> None:
 
 def run() -> int:
     """Run the command, and give its exit status; every error is one line on stderr."""
-    with errors.in_words_of_the_command(), warnings.catch_warnings():
+    with in_words_of_the_command(), warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = _show_warning  # type: ignore[assignment]
         try:
@@ -257,7 +255,7 @@ def _told(error: BaseException) -> tuple[str, int]:
         return "stopped" + _left_over(), _STOPPED if is_key else 1
     if isinstance(error, BrokenPipeError):
         return "", _PIPE_CLOSED
-    if isinstance(error, errors.ZoneBloomError):
+    if isinstance(error, ZoneBloomError):
         return str(error), 2 if isinstance(error, _CALLERS_MISTAKES) else 1
     if isinstance(error, OSError):
         return f"cannot read or write: {error.strerror or error}", 1

@@ -14,12 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-import zonebloom
 from zonebloom.erasing.erasure import ErasedFile, Erasure
 from zonebloom.erasing.files import erase_from_files, erased_files, held_files, rows_of
 from zonebloom.erasing.journal import Journal, now
 from zonebloom.errors import InvalidArgumentError, Words
 from zonebloom.ground.arrow import python_value
+from zonebloom.ground.version import __version__
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
 from zonebloom.index.report.output_path import check_output
@@ -172,7 +172,7 @@ def _erasure(
         started_at=request["started_at"],
         finished_at=now(),
         command=command,
-        zonebloom_version=zonebloom.__version__,
+        zonebloom_version=__version__,
         is_dry_run=is_dry_run,
     )
 

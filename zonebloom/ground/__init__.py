@@ -8,5 +8,6 @@ module         what lives there
 ``reasons``    why rows cannot be excluded, or why a result is what it is
 ``rendering``  results as text and as HTML
 ``threads``    ``concurrently``: work done by threads, with its results in order
+``version``    the version of zonebloom
 =============  =====================================================================
 """

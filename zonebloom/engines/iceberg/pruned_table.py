@@ -16,11 +16,10 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask, Table
 
-from zonebloom import predicates
 from zonebloom.errors import DataFileError, StaleWarning, first_line
 from zonebloom.formats.iceberg import relative_path
 from zonebloom.index.doors import open_index
-from zonebloom.predicates import IsIn, IsNull, Predicate
+from zonebloom.predicates import IsIn, IsNull, Predicate, tree
 from zonebloom.search.result import SearchResult
 
 
@@ -81,8 +80,8 @@ def necessary(expression: BooleanExpression, schema: Schema) -> Predicate | None
         sides = [necessary(side, schema) for side in (expression.left, expression.right)]
         evaluated = [side for side in sides if side is not None]
         if isinstance(expression, And):
-            return predicates.And(evaluated) if evaluated else None
-        return predicates.Or(evaluated) if len(evaluated) == len(sides) else None
+            return tree.And(evaluated) if evaluated else None
+        return tree.Or(evaluated) if len(evaluated) == len(sides) else None
     if not isinstance(expression, BoundEqualTo | BoundIn | BoundIsNull):
         return None
     field = expression.term.ref().field

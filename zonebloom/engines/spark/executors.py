@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import pickle
 import re
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,10 +21,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-import zonebloom
-from zonebloom import errors
 from zonebloom.errors import InvalidArgumentError, MissingDependencyError, StorageError, ZoneBloomError
 from zonebloom.ground.threads import concurrently
+from zonebloom.ground.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -172,14 +172,14 @@ class Cluster:
                 rows = self._spark.range(0, count, 1, count).mapInArrow(tasks, _SCHEMA).collect()
         except Exception as error:
             raised = _RAISED.findall(str(error))
-            kind = getattr(errors, raised[-1][0], None) if raised else None
+            kind = getattr(sys.modules[ZoneBloomError.__module__], raised[-1][0], None) if raised else None
             if isinstance(kind, type) and issubclass(kind, ZoneBloomError):
                 raise kind(raised[-1][1].strip()) from error
             raise StorageError(f"the Spark job '{label}' must run to its end", got=_cause(error)) from error
         strangers = sorted({row["found"] for row in rows if row["found"]})
         if strangers:
             raise MissingDependencyError(
-                f"executors must have zonebloom {zonebloom.__version__} as the driver has",
+                f"executors must have zonebloom {__version__} as the driver has",
                 got=strangers[0],
                 do="install it there, or send it: docs/how-to/spark-cluster.md",
             )
@@ -259,7 +259,8 @@ def shipped(
 
     Design: docs/design/spark.md#delivery
     """
-    version, module, name = zonebloom.__version__, function.__module__, function.__qualname__
+    package, version = __name__.partition(".")[0], __version__
+    module, name = function.__module__, function.__qualname__
 
     def run(given):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
         import importlib.machinery  # noqa: PLC0415 - on the executor
@@ -271,19 +272,18 @@ def shipped(
         problem, is_first = "", True
         for is_last in (False, True):
             try:
-                import zonebloom as there  # noqa: PLC0415 - as above
-
+                there = importlib.import_module(package)
                 problem = "" if there.__version__ == version else f"version {there.__version__}"
                 if importlib.util.find_spec("numba") is None:
                     problem = "none that can be used (No module named 'numba')"
-                first = importlib.machinery.PathFinder.find_spec("zonebloom")
-                is_first = first is None or first.origin == there.__spec__.origin
+                first = importlib.machinery.PathFinder.find_spec(package)
+                is_first = first is None or first.origin == getattr(there.__spec__, "origin", None)
             except ImportError as error:
                 problem = f"none that can be imported ({error})"
             if not is_last and (
                 problem or not is_first
             ):  # imported before this version was sent, or by another session
-                for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == "zonebloom"]:
+                for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == package]:
                     del sys.modules[loaded]
         if not problem:
             return getattr(importlib.import_module(module), name)(*arguments, given)
