@@ -55,12 +55,6 @@ def test_checks_of_filters(filters, hashes):
     answers = plain.filter_check(filters[0], hashes)
     assert 0 < answers.sum() < len(hashes)
     assert answers.tolist() == sbbf.filter_check(filters[0], hashes).tolist()
-    for few in hashes[:0], hashes[:30]:
-        assert plain.check_zones(filters, few).tolist() == sbbf.check_zones(filters, few).tolist()
-    num_blocks = np.array([1, NUM_BLOCKS, 2], np.uint32)
-    starts, data = np.array([64, 0, 320], np.uint64), filters.reshape(-1).view(np.uint8)
-    expected = sbbf.check_zones_at(data, starts, num_blocks, hashes[:90])
-    assert plain.check_zones_at(data, starts, num_blocks, hashes[:90]).tolist() == expected.tolist()
 
 
 def test_probes_of_bit_rows(rows, hashes, filters):

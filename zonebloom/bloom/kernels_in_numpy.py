@@ -40,26 +40,6 @@ def filter_check(blocks: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDAr
     return answers
 
 
-def check_zones(filters: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """As `sbbf.check_zones`."""
-    may_match = np.zeros(len(filters), np.bool_)
-    for value, mask in zip(hashes.tolist(), masks(hashes), strict=True):
-        may_match |= ((filters[:, block_index(value, filters.shape[1])] & mask) == mask).all(axis=1)
-    return may_match
-
-
-def check_zones_at(
-    data: NDArray[np.uint8], starts: NDArray[np.uint64], num_blocks: NDArray[np.uint32], hashes: NDArray[np.uint64]
-) -> NDArray[np.bool_]:
-    """As `sbbf.check_zones_at`."""
-    words, firsts = data.view("<u4"), starts.astype(np.int64) // 4
-    places = zip(firsts.tolist(), num_blocks.tolist(), strict=True)
-    return np.array(
-        [filter_check(words[first : first + 8 * count].reshape(-1, 8), hashes).any() for first, count in places],
-        np.bool_,
-    )
-
-
 def rows_of_hash(rows: NDArray[np.uint8], value: int) -> NDArray[np.uint8]:
     """The eight bit rows of the bits that a hash sets in filters of `len(rows) / 256` blocks."""
     first = block_index(value, len(rows) // _ROWS_PER_BLOCK) * _ROWS_PER_BLOCK

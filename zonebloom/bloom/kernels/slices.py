@@ -21,7 +21,7 @@ import numpy.typing as npt
 from zonebloom.bloom.kernels import U, kernel, subroutine
 from zonebloom.bloom.kernels.blocks import block_index
 from zonebloom.bloom.kernels.checks import address, check_array, check_filters, check_range
-from zonebloom.bloom.kernels.transposes import copy_4_words, copy_8_words, transpose_bits, transpose_words
+from zonebloom.bloom.kernels.transposes import transpose_bits, transpose_words
 from zonebloom.bloom.kernels.vector import copy_bytes, load_u64, stack_bytes, u8_array, zero_bytes
 from zonebloom.bloom.split_block import SALTS
 from zonebloom.errors import InvalidArgumentError
@@ -49,18 +49,18 @@ def _load_zones(tile: Any, words: Any, zone_bytes: Any, num_zones: Any, num_colu
         zero_bytes(tile, _8 * _4096)
     for zone in range(num_zones):
         if num_columns == _8:
-            copy_8_words(tile + zone * _64, words + zone * zone_bytes)
+            copy_bytes(tile + zone * _64, words + zone * zone_bytes, _64)
         else:
-            copy_4_words(tile + zone * _64, words + zone * zone_bytes)
+            copy_bytes(tile + zone * _64, words + zone * zone_bytes, _32)
 
 
 @subroutine
 def _store_zones(tile: Any, words: Any, zone_bytes: Any, num_zones: Any, num_columns: Any) -> None:
     for zone in range(num_zones):
         if num_columns == _8:
-            copy_8_words(words + zone * zone_bytes, tile + zone * _64)
+            copy_bytes(words + zone * zone_bytes, tile + zone * _64, _64)
         else:
-            copy_4_words(words + zone * zone_bytes, tile + zone * _64)
+            copy_bytes(words + zone * zone_bytes, tile + zone * _64, _32)
 
 
 @subroutine

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from numba.core import cgutils
 
-from zonebloom.bloom.kernels.vector import I64, I64X4, I64X8, constant, load, offset, operation, shuffle, store
+from zonebloom.bloom.kernels.vector import I64, I64X8, constant, load, offset, operation, shuffle, store
 
 # The bits that stay in the lower of two rows when blocks of so many bits change places.
 _STAYS: Final = {
@@ -69,15 +69,3 @@ def transpose_words(b: Any, source: Any, source_stride: Any, target: Any, target
             rows[upper + distance] = shuffle(b, above, below, right_lanes)
     for i, row in enumerate(rows):
         store(b, row, b.add(target, b.mul(target_stride, constant(i, I64))))
-
-
-@operation()
-def copy_8_words(b: Any, target: Any, source: Any) -> None:
-    """Copies 64 bytes."""
-    store(b, load(b, source, I64X8), target)
-
-
-@operation()
-def copy_4_words(b: Any, target: Any, source: Any) -> None:
-    """Copies 32 bytes."""
-    store(b, load(b, source, I64X4), target)

@@ -75,15 +75,10 @@ class FilterChunk:
 
     def may_contain_any(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each zone, whether any of `hashes` may have been inserted; by a kernel, which is faster for many."""
-        kernels = kernels_to_read("sbbf")
-        may_match: NDArray[np.bool_]
-        if self.filters is not None:
-            may_match = kernels.check_zones(self.filters, hashes)
-        else:
-            starts = (self.starts * 4).astype(np.uint64)
-            data, num_blocks = self.words.view(np.uint8), self.num_blocks.astype(np.uint32)
-            may_match = kernels.check_zones_at(data, starts, num_blocks, hashes)
-        return may_match
+        from zonebloom.bloom.kernels.sbbf import check_zones  # noqa: PLC0415 - loaded once it is worth it
+
+        starts, num_blocks = (self.starts * 4).astype(np.uint64), self.num_blocks.astype(np.uint32)
+        return check_zones(self.words.view(np.uint8), starts, num_blocks, hashes)
 
     def blocks(self, zone: int) -> NDArray[np.uint32]:
         """The filter of one zone, shape `(num_blocks, 8)`."""
