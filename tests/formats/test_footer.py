@@ -1,13 +1,11 @@
-"""Footers: columns by their place in the schema, and damaged, encrypted or absurd ones without harm to other files.
+"""Footers: columns by their place in the schema, and encrypted or absurd ones without harm to other files.
 
-Oracles: the rows as written; for chunks and sizes pyarrow 26, which reads the footers that it wrote itself.
+Damaged ones are in tests/fuzz/parsers.py. Oracles: the rows as written; for chunks and sizes pyarrow 26, which reads
+the footers that it wrote itself.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,6 @@ import pytest
 from pyarrow.parquet import encryption
 
 import zonebloom as zb
-from tests.depth import IS_DEEP, at_depth
 from tests.newer import need
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import DataFile
@@ -244,12 +241,16 @@ class Keys(encryption.KmsClient):
         return bytes.fromhex(wrapped_key)
 
 
-def write_encrypted(path: Path, table: pa.Table, columns: list[str]) -> None:
-    """`table` with `columns` encrypted, and a footer in plain."""
-    config = encryption.EncryptionConfiguration(footer_key="f", column_keys={"c": columns}, plaintext_footer=True)
+def write_encrypted(
+    path: Path, table: pa.Table, columns: list[str], *, row_group_size: int = 300, has_plain_footer: bool = True
+) -> None:
+    """`table` with `columns` encrypted; pyarrow writes no filters then."""
+    config = encryption.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": columns}, plaintext_footer=has_plain_footer
+    )
     properties = encryption.CryptoFactory(Keys).file_encryption_properties(encryption.KmsConnectionConfig(), config)
     with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
-        writer.write_table(table, row_group_size=300)
+        writer.write_table(table, row_group_size=row_group_size)
 
 
 def test_plain_columns_of_a_file_with_encrypted_ones_are_indexed_and_read(tmp_path):
@@ -274,46 +275,3 @@ def test_an_encrypted_column_is_refused_by_name(tmp_path):
     for condition, columns in (("v = 7", None), ("k = 7", ["v"]), ("k < 7", ["v"]), ("v = 7", ["k"])):
         with pytest.raises(DataFileError, match=refused):
             index.to_table(condition, columns=columns)
-
-
-# --- damage -----------------------------------------------------------------------------------------------------------
-
-
-def fuzzed(folder: Path, step: int, rounds: int, every: int) -> tuple[int, int]:
-    """How many damaged forms of the files in `folder` were read, and refused; see `footer_fuzz.py`."""
-    script = Path(__file__).with_name("footer_fuzz.py")
-    run = subprocess.run(
-        [sys.executable, str(script), str(folder), str(step), "1", str(rounds), str(every)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    num_read, num_refused = map(int, run.stdout.split())
-    return num_read, num_refused
-
-
-def test_no_flipped_bit_of_a_footer_ends_the_process_or_raises_a_bare_error(tmp_path):
-    """pyarrow 26 aborts for some of these where column chunks are asked of it one by one."""
-    table = every_kind(20)
-    pages = {"store_schema": False, "write_page_index": True, "data_page_size": 1, "write_batch_size": 5}
-    pq.write_table(table.select(["i"]), tmp_path / "number.parquet", row_group_size=10, **pages)
-    pq.write_table(table.select(["s"]), tmp_path / "struct.parquet", **pages)
-    pq.write_table(table.select(["t"]), tmp_path / "text.parquet", store_schema=False)
-    num_read, num_refused = fuzzed(tmp_path, step=2 if IS_DEEP else 10, rounds=at_depth(300), every=1000)
-    assert num_read > at_depth(1000)
-    assert num_refused > at_depth(1000)
-
-
-def test_no_damage_to_filters_or_their_places_ends_the_process_or_raises_a_bare_error(tmp_path):
-    """pyarrow 26 aborts for some of these where it is asked for the place of a filter."""
-    need("parquet_blooms")
-    table = every_kind(20).select(["i"])
-    filters = {"i": {"ndv": 10, "fpp": 0.1}}
-    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10, store_schema=False, bloom_filter_options=filters)
-    pq.write_table(table, tmp_path / "b.parquet", store_schema=False)
-    num_read, num_refused = fuzzed(tmp_path, step=8 if IS_DEEP else 60, rounds=at_depth(60), every=1)
-    assert num_read > at_depth(200)
-    assert num_refused > at_depth(50)

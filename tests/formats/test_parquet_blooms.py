@@ -6,7 +6,6 @@ its fixture, and of Spark that parquet2 keeps. The tables are those of Parquet's
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import struct
@@ -25,11 +24,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow.parquet import encryption
 
 import zonebloom as zb
 from tests.conftest import flip
 from tests.depth import at_depth
+from tests.formats.test_footer import write_encrypted
 from tests.newer import need
 from zonebloom.cli.bytes_text import text_of
 from zonebloom.errors import DataFileError
@@ -931,32 +930,16 @@ def test_the_command_adopts(tmp_path, run):
 # --- encrypted files --------------------------------------------------------------------------------------------------
 
 
-class KeysOfNobody(encryption.KmsClient):
-    """Wraps keys as base64: a test has no secret."""
-
-    def wrap_key(self, key_bytes, _master):
-        return base64.b64encode(key_bytes)
-
-    def unwrap_key(self, wrapped_key, _master):
-        return base64.b64decode(wrapped_key)
-
-
-def write_encrypted(path: Path, *, has_plain_footer: bool) -> None:
-    """The columns key and text in row groups of `GROUP` rows, of which key is encrypted; pyarrow writes no filters."""
+def write_with_encrypted_keys(path: Path, *, has_plain_footer: bool) -> None:
     path.parent.mkdir()
-    factory = encryption.CryptoFactory(lambda _connection: KeysOfNobody())
-    wanted = encryption.EncryptionConfiguration(
-        footer_key="f", column_keys={"c": ["key"]}, plaintext_footer=has_plain_footer, data_key_length_bits=128
-    )
-    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), wanted)
     table = TABLE.select(["key", "text"])
-    pq.write_table(table, path, row_group_size=GROUP, encryption_properties=properties)
+    write_encrypted(path, table, ["key"], row_group_size=GROUP, has_plain_footer=has_plain_footer)
 
 
 def test_of_a_file_with_an_encrypted_column_the_filters_of_the_others_are_used(tmp_path):
     need("partly_encrypted")
     path = tmp_path / "lake" / "a.parquet"
-    write_encrypted(path, has_plain_footer=True)
+    write_with_encrypted_keys(path, has_plain_footer=True)
     start, footer = footer_of(path)
     body, places = path.read_bytes()[:start], {}
     for group in range(ROWS // GROUP):
@@ -988,7 +971,7 @@ def test_of_a_file_with_an_encrypted_column_the_filters_of_the_others_are_used(t
 @pytest.mark.parametrize("has_plain_footer", [True, False])
 def test_no_filters_are_added_to_encrypted_files(tmp_path, has_plain_footer):
     path = tmp_path / "lake" / "a.parquet"
-    write_encrypted(path, has_plain_footer=has_plain_footer)
+    write_with_encrypted_keys(path, has_plain_footer=has_plain_footer)
     for name in ("key", "text"):
         with pytest.raises(zb.ZoneBloomError, match="encrypted"):
             zb.add_parquet_blooms(path, tmp_path / "with", name)

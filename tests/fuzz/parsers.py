@@ -23,10 +23,11 @@ import pyarrow.parquet as pq
 
 import zonebloom as zb
 from tests.formats.page_costs import every_page_pays
-from tests.fuzz.children import check_memory, main, run_child
+from tests.fuzz.children import FindingError, check_memory, main, run_child
 from tests.fuzz.conditions import as_expression, as_sql, random_condition
 from tests.fuzz.index_files import mutated_bytes
 from zonebloom.errors import ZoneBloomError
+from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.predicates import parse_predicate
 from zonebloom.predicates.arrow_pickle import UnreadableExpressionError, take_apart
@@ -34,7 +35,7 @@ from zonebloom.predicates.arrow_pickle import _metadata as entries_of
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.stores.local_file import LocalFile
 
-KINDS = (*("sql", "expression") * 2, *("file",) * 15, "parquet")
+KINDS = (*("sql", "expression") * 2, *("file",) * 14, *("parquet",) * 2)
 ROWS = 60
 _COLUMNS = {("k",): [0, 1, 2**40], ("text",): ["", "it's"], ("s", "x"): [1.5, 1e300]}
 _TYPES = {("k",): pa.int64(), ("text",): pa.string(), ("s", "x"): pa.float64()}
@@ -106,6 +107,7 @@ def use_file(target: Path, data: bytes) -> str:
             lambda: [file.read_rows(group, [3], [4], file.schema.names) for group in range(len(file.row_group_rows))],
             lambda: [file.read_rows(0, [0, 11], [2, 12], [name]) for name in file.schema.names],
             lambda: [len(batch) for batch in file.column_batches(file.schema.names, 0, file.num_rows)],
+            lambda: check_new_names(target),
         ):
             try:
                 use()
@@ -115,9 +117,20 @@ def use_file(target: Path, data: bytes) -> str:
     return outcome
 
 
+def check_new_names(target: Path) -> None:
+    """Each name of the footer is replaced, or the footer is refused."""
+    with DataFile(LocalFile(target), lambda footer: footer.renamed(new_name, str(target))) as file:
+        if not all(name.endswith("_2") for name in file.schema.names):
+            raise FindingError(f"all columns must have new names, got {file.schema.names}")
+
+
+def new_name(stored: StoredName) -> str:
+    return f"{stored.path[-1]}_2"
+
+
 def use_parquet(lake: Path, data: bytes) -> str:
     """The file lies beside one that is indexed, and everything is asked of both."""
-    target = lake / "b.parquet"
+    target, output = lake / "b.parquet", lake.with_name("output")
     target.write_bytes(data)
     os.utime(target, ns=(10**18, 10**18 + len(data)))
     index, outcome = zb.open_index(lake), "read"
@@ -125,7 +138,11 @@ def use_parquet(lake: Path, data: bytes) -> str:
         lambda: index.to_table("k IN (1, 30)"),
         lambda: index.to_table("s.x >= 0", columns=["text"]),
         lambda: index.exists("k", [3, 10**6], exact=True),
-        lambda: zb.parquet_blooms(target),
+        lambda: zb.parquet_blooms(target, column="k", value=7),
+        lambda: zb.parquet_bloom(target, 0, "k"),
+        lambda: zb.open_lake(target).search("k IN (7, 8)"),
+        lambda: zb.add_parquet_blooms(target, output / "copy", "s.x"),
+        lambda: zb.build_index(target, "k", adopt="parquet", index=output / "index", workers=1),
         lambda: index.refresh("full", workers=1),
         lambda: index.to_table(zb.IsIn("text", ["t1", "t40"])),
     ):
@@ -134,6 +151,7 @@ def use_parquet(lake: Path, data: bytes) -> str:
         except ZoneBloomError as error:
             check_memory(error)
             outcome = type(error).__name__
+    shutil.rmtree(output, ignore_errors=True)
     return outcome
 
 

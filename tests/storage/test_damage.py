@@ -5,6 +5,7 @@ Oracle: the rows as written.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -276,26 +278,23 @@ def test_a_file_system_that_can_only_overwrite_is_refused_with_what_to_do(tmp_pa
 
 # --- no permission, no space ----------------------------------------------------------------------------------------
 
-BUILD = """
+DROP_PRIVILEGES = "import os; os.getuid() or (os.setgid(65534), os.setuid(65534))"
+BUILD = f"""
 import sys, zonebloom as zb
-lake, warm, place = sys.argv[1:]
+lake, warm = sys.argv[1:]
 warmed = zb.build_index(lake, "device_id", rows_per_zone=64, index=warm)  # all modules and kernels are loaded now
 warmed.to_table("device_id = 1")
-{before}
+{DROP_PRIVILEGES}
 try:
-    zb.build_index(lake, "user_id", rows_per_zone=64, index=place or None)
+    zb.build_index(lake, "user_id", rows_per_zone=64)
 except zb.ZoneBloomError as error:
     print(type(error).__name__, error)
-else:
-    print("built")
 """
-DROP_PRIVILEGES = "import os; os.getuid() or (os.setgid(65534), os.setuid(65534))"
 
 
-def run(script: str, *arguments: object, **options) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, check=False, **options
-    )
+def in_child(script: str, *arguments: object) -> str:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout
@@ -313,7 +312,7 @@ def open_lake(flat_lake):
 
 
 def test_no_write_permission(open_lake, tmp_path):
-    out = run(BUILD.format(before=DROP_PRIVILEGES), open_lake.root, tmp_path / "warm", "")
+    out = in_child(BUILD, open_lake.root, tmp_path / "warm")
     assert out.startswith("StorageError cannot write ")
     assert "Permission denied; grant access, or keep the index elsewhere with index=" in out
     assert names_in(open_lake.root) == list(open_lake.files)
@@ -326,7 +325,7 @@ def test_no_write_permission_in_the_folder_of_versions(open_lake, tmp_path):
     for folder in (index.root, index.root / "columns", index.root / "fragments"):
         folder.chmod(0o777)
     (index.root / "versions").chmod(0o555)
-    out = run(BUILD.format(before=DROP_PRIVILEGES), open_lake.root, tmp_path / "warm", "")
+    out = in_child(BUILD, open_lake.root, tmp_path / "warm")
     assert out.startswith("StorageError cannot write ")
     again = zb.open_index(open_lake.root)
     assert (again.version, again.columns) == (1, ["device_id"])
@@ -364,7 +363,9 @@ for change in (
         print(type(error).__name__)
 print(zb.open_index(sys.argv[1]).to_table(zb.col("user_id") == key).num_rows)
 """
-    first, *refused, last = run(script.format(before=DROP_PRIVILEGES), open_lake.root, tmp_path / "warm").splitlines()
+    first, *refused, last = in_child(
+        script.format(before=DROP_PRIVILEGES), open_lake.root, tmp_path / "warm"
+    ).splitlines()
     assert (first, last) == ("3 True", "3")
     assert refused == ["StorageError"] * 5
     for path in (index.root, *index.root.rglob("*")):
@@ -387,7 +388,7 @@ except zb.ZoneBloomError as error:
     print(type(error).__name__, error)
 """
     (open_lake.root / open_lake.files[1]).chmod(0o000)
-    out = run(script.format(before=DROP_PRIVILEGES), open_lake.root).splitlines()
+    out = in_child(script.format(before=DROP_PRIVILEGES), open_lake.root).splitlines()
     assert out[0] == "0"
     assert out[1].startswith("DataFileError data file ")
     assert "Permission denied" in out[1]
@@ -400,33 +401,44 @@ def test_an_index_folder_that_cannot_be_made(flat_lake, tmp_path):
             zb.build_index(flat_lake.root, "user_id", index=place)
 
 
-@pytest.mark.parametrize("limit", some([20_000, 0, 100], each=3))
-def test_a_full_disk_commits_nothing(flat_lake, tmp_path, limit):
-    """Writes end after `limit` bytes of a file, as on a disk that is full: an error of ours, and no index."""
-    before = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
-    out = run(BUILD.format(before=before), flat_lake.root, tmp_path / "warm", tmp_path / "index")
-    assert out.startswith("StorageError cannot write ")
-    assert "File too large" in out
-    left = [path for path in (tmp_path / "index").rglob("*") if path.is_file()]
-    assert not [path for path in left if path.parent.name == "versions"]
-    with pytest.raises(ZoneBloomError):
-        zb.open_index(tmp_path / "index")
+@contextlib.contextmanager
+def full_after(num_bytes: int) -> Iterator[None]:
+    """Writes end after so many bytes of a file, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_commits_nothing(flat_lake, tmp_path):
+    zb.build_index(flat_lake.root, "user_id", rows_per_zone=64)  # all kernels are loaded now
+    for limit in (20_000, 100, 0):
+        with full_after(limit), pytest.raises(StorageError, match=r"cannot write .*File too large"):
+            zb.build_index(flat_lake.root, "user_id", rows_per_zone=64, index=tmp_path / "index")
+        assert not [path for path in (tmp_path / "index").glob("versions/*") if path.is_file()]
+        with pytest.raises(ZoneBloomError):
+            zb.open_index(tmp_path / "index")
 
 
 def test_a_full_disk_at_the_commit_leaves_the_version_before(flat_lake):
     index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=64)
     store = LocalStore(index.root)
     manifest = read_version(store, 1).following("build")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
-    try:
-        with pytest.raises(StorageError, match=r"cannot write .*0002\.json: File too large"):
-            commit(store, manifest)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with full_after(64), pytest.raises(StorageError, match=r"cannot write .*0002\.json: File too large"):
+        commit(store, manifest)
     assert names_in(index.root / "versions") == [f"{1:020d}.json"]
     commit(store, manifest)
     assert zb.open_index(flat_lake.root).version == 2
+
+
+def test_an_output_for_which_there_is_no_space_is_not_left(flat_lake, tmp_path, run):
+    zb.build_index(flat_lake.root, "user_id")
+    with full_after(1000):
+        done = run("lance", "export", flat_lake.root, "--column", "user_id", "-o", tmp_path / "out.arrow")
+    assert (done.code, done.err.count("\n"), done.err.startswith("zonebloom: cannot write")) == (1, 1, True)
+    assert not (tmp_path / "out.arrow").exists()
 
 
 FILL = """
@@ -479,20 +491,6 @@ def test_the_objects_of_a_whole_store_are_its_own(tmp_path):
     store = LocalStore(tmp_path / "store")
     assert store.create("versions/1.json", b"{}")
     assert [*store.files("")] == [*store.files("versions")] == ["versions/1.json"]
-
-
-def test_a_file_that_the_device_does_not_take(flat_lake, tmp_path):
-    """A limit of 1000 bytes a file stands for a device that is full."""
-    output = tmp_path / "out.arrow"
-    zb.build_index(flat_lake.root, "user_id")
-    code = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-    code += "from zonebloom.cli import main\nmain()"
-    command = [sys.executable, "-B", "-c", code, "lance", "export", flat_lake.root, "--column", "user_id", "-o", output]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr
-    assert done.stderr.startswith("zonebloom: cannot write")
-    assert done.stderr.count("\n") == 1
-    assert not output.exists()
 
 
 def test_a_killed_build_leaves_only_orphans(flat_lake):
