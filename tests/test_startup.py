@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from zonebloom.index.doors import build_index
+from zonebloom.storage.slices.reader import FEW_HASHES
 
 SMALL_PARTS_OF_PYTHON = {
     *("base64", "binascii", "bisect", "concurrent", "difflib", "fnmatch", "glob", "ipaddress", "locale", "mmap"),
@@ -78,6 +79,18 @@ def test_a_search_of_one_key_loads_nothing_that_it_has_no_need_of(lake):
     ours = {name.split(".")[1] for name in loaded if name.startswith("zonebloom.")}
     assert not ours & ROOMS_OF_OTHER_WORK
     assert not loaded & (SLOW | ONLY_FOR_ROWS | MODULES_OF_OTHER_WORK)
+
+
+def test_work_on_few_keys_loads_no_compiler(lake):
+    code = f"""
+import sys, numpy as np, pyarrow as pa, zonebloom as zb
+from zonebloom.bloom.hashing import hash_values
+from zonebloom.bloom.sbbf import Sbbf
+Sbbf.from_bytes(bytes(64)).fold().check_hashes(np.arange(5, dtype=np.uint64))
+hash_values(pa.array([0.0] * 1000))
+zb.open_index(sys.argv[1]).search(zb.col("user_id").isin(map(str, range({FEW_HASHES}))))
+"""
+    assert not loaded_by(code, lake.root) & {"numba", "llvmlite"}
 
 
 def test_a_scan_of_one_key_loads_no_pandas_and_no_parser(lake):

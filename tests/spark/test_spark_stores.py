@@ -108,17 +108,8 @@ def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):
     assert lake.where_in("key", [5, 1203, 99_999]).count() == 2
     keys = any_spark.createDataFrame([(5,), (1203,), (99_999,)], "key long")
     assert lake.where_in("key", keys).count() == 2
+    assert shown(zb.prune_join(url, keys, on="key")) == shown(plain(any_spark, copy).join(keys, "key"))
     assert "zones" in str(zb.explain(url, "user = 'u 1203'"))
-
-
-def test_joins_with_a_lake_in_a_store(any_spark, s3, copy):
-    url = s3.upload(copy, "lake")
-    zb = ZoneBloom(any_spark, storage_options=s3.options)
-    options = {"rows_per_zone": ROWS_PER_ZONE, "storage_options": s3.options}
-    zonebloom.build_index(url, ["user", "key"], **options)
-    small = any_spark.createDataFrame([(number, f"s{number}") for number in (5, 1203, 99_999)], "key long, mark string")
-    joined = plain(any_spark, copy).join(small, "key")
-    assert shown(zb.prune_join(url, small, on="key")) == shown(joined)
 
 
 def test_the_scheme_of_hadoop_means_the_same(spark, s3, copy):

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
@@ -228,21 +226,6 @@ def test_a_key_reads_8_rows(tmp_path):
     before = store.num_bytes
     segment.may_contain(hashes_of(1))
     assert store.num_bytes - before == 8 * segment.layout.stride
-
-
-def test_a_few_keys_do_not_load_a_compiler(tmp_path):
-    entry = write_slices(tmp_path, random_filters(1000, 5))
-    code = f"""
-import sys, numpy as np
-from zonebloom.storage.segment import SegmentEntry, Span
-from zonebloom.storage.slices.reader import SliceSegment
-from zonebloom.stores.local import LocalStore
-segment = SliceSegment(LocalStore({str(tmp_path)!r}), {entry!r})
-segment.may_contain(np.arange({FEW_HASHES}, dtype=np.uint64) << np.uint64(54))
-print("numba" in sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_threads_share_a_segment(tmp_path):

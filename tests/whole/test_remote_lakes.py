@@ -107,7 +107,7 @@ def test_all_places_of_an_index_are_asked_at_once(s3: Bucket, flat_lake: Lake, p
 def test_a_remote_lake_answers_as_a_local_one(s3: Bucket, make_lake, partition_by_day, kind):
     lake = make_lake((2500, 1000, 3000, 0, 700), partition_by_day=partition_by_day, row_group_size=1024)
     url = s3.upload(lake.root, "a b/lake ü=1%20")
-    built = zb.build_index(url, ["user_id", "note"], rows_per_zone=16, kind=kind, storage_options=s3.options)
+    built = zb.build_index(url, ["user_id", "note"], rows_per_zone=64, kind=kind, storage_options=s3.options)
     assert built.location == built.root == beside(url)
     for index in (built, zb.open_index(url, storage_options=s3.options)):
         assert_finds(index, lake.table, some_keys(lake))
