@@ -107,9 +107,9 @@ class Files(Mapping[str, Fragment]):
         return [reason.path or "" for reason in self.reasons if reason.code is ReasonCode.FILE_UNREADABLE]
 
     @cached_property
-    def paths(self) -> Mapping[int, str]:
+    def paths(self) -> dict[int, str]:
         """The path of each fragment id."""
-        return _Paths(self.table)
+        return dict(zip(self.table.fragment_ids.tolist(), self.table.paths.tolist(), strict=True))
 
     def rows(self, mask: NDArray[np.bool_] | None = None) -> RowSelection:
         """All rows of the files, or of those in `mask`."""
@@ -117,26 +117,6 @@ class Files(Mapping[str, Fragment]):
         chosen = chosen if mask is None else chosen & mask
         ids = self.table.fragment_ids[chosen]
         return RowSelection.from_arrays(ids, np.zeros(len(ids), np.uint64), self.table.num_rows[chosen])
-
-
-class _Paths(Mapping[int, str]):
-    """The path of each fragment id; the first look-up makes a dict."""
-
-    def __init__(self, table: FragmentTable) -> None:
-        self._table = table
-
-    @cached_property
-    def _path_of(self) -> dict[int, str]:
-        return dict(zip(self._table.fragment_ids.tolist(), self._table.paths.tolist(), strict=True))
-
-    def __getitem__(self, fragment_id: int) -> str:
-        return self._path_of[fragment_id]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._path_of)
-
-    def __len__(self) -> int:
-        return len(self._table)
 
 
 def _opened(

@@ -73,12 +73,16 @@ class View:
         self.num_deleted: int = self.files.num_deleted
         self.num_unknown: int = len(self.files.unknown_paths)
         self.universe: RowSelection = self.files.rows()
-        self.paths: Mapping[int, str] = self.files.paths
         self.row_groups: TouchedRanges = TouchedRanges(*self.files.table.group_ranges())
         self.live_ids: NDArray[np.uint64] = self.files.known.fragment_ids
         self._probed: dict[str, ProbedColumn] = {}
         self._counted: dict[str, TouchedRanges] = {}
         self._constants: dict[tuple[str, ...], _Constants] = {}
+
+    @property
+    def paths(self) -> Mapping[int, str]:
+        """The path of each fragment id."""
+        return self.files.paths
 
     @property
     def schema(self) -> pa.Schema:

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
-from zonebloom.bloom.sizing import num_blocks_for
-from zonebloom.bloom.zones.chunk import BYTES_PER_BLOCK
+from zonebloom.bloom.sizing import BLOCK_BYTES, num_blocks_for
 from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import zone_schema
 from zonebloom.bloom.zones.table import MAX_ZONES_PER_BATCH, ZoneTable
@@ -159,7 +158,7 @@ class _EqualFilters:
     """Filters of one size, filled by the fused kernels from Arrow's buffers, until `capacity` zones are flushed."""
 
     def __init__(self, rows_per_zone: int, num_blocks: int, *, reuse_memory: bool) -> None:
-        zone_bytes = num_blocks * BYTES_PER_BLOCK
+        zone_bytes = num_blocks * BLOCK_BYTES
         self.capacity = max(1, min(MAX_ZONES_PER_BATCH, MAX_BATCH_BYTES // zone_bytes))
         self._rows_per_zone = rows_per_zone
         self._num_blocks = num_blocks
@@ -179,7 +178,7 @@ class _EqualFilters:
 
     def take(self, num_zones: int) -> _Taken:
         """Valid values of each zone, and the bitsets with their offsets; the next zone is zone 0."""
-        offsets = np.arange(num_zones + 1, dtype=np.int32) * np.int32(self._num_blocks * BYTES_PER_BLOCK)
+        offsets = np.arange(num_zones + 1, dtype=np.int32) * np.int32(self._num_blocks * BLOCK_BYTES)
         filters, valid_counts = self._filters, self._valid_counts
         if self._reuse_memory:
             valid_counts = valid_counts.copy()
@@ -192,7 +191,7 @@ class _AdaptiveFilters:
     """Filters sized by the distinct values of each zone, made of the zone's hashes when the zone ends."""
 
     def __init__(self, rows_per_zone: int, fpp: float) -> None:
-        largest = num_blocks_for(rows_per_zone, fpp, "exact") * BYTES_PER_BLOCK
+        largest = num_blocks_for(rows_per_zone, fpp, "exact") * BLOCK_BYTES
         self.capacity = max(1, min(MAX_ZONES_PER_BATCH, 64 * MAX_BATCH_BYTES // largest))
         self._rows_per_zone = rows_per_zone
         self._fpp = fpp

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.numba_loading import is_worth_loading, kernels_to_read
+from zonebloom.bloom.sizing import BLOCK_BYTES
 from zonebloom.bloom.split_block import block_index, block_indexes, measured_fpp
 from zonebloom.errors import InvalidZoneTableError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BYTES_PER_BLOCK = 32
 _KERNELS = "zonebloom.bloom.kernels.sbbf"
 _FEW_PROBES = 1 << 12
 """Pairs of a zone and a hash that NumPy probes as fast as a kernel is called."""
@@ -46,10 +46,10 @@ class FilterChunk:
         else:
             offsets = np.frombuffer(offsets_buffer, offset_type)[array.offset : array.offset + len(array) + 1]
         sizes = np.diff(offsets).astype(np.int64)
-        bad = np.flatnonzero((sizes <= 0) | (sizes % BYTES_PER_BLOCK != 0))
+        bad = np.flatnonzero((sizes <= 0) | (sizes % BLOCK_BYTES != 0))
         if len(bad):
             raise InvalidZoneTableError(
-                f"each bitset must be a positive multiple of {BYTES_PER_BLOCK} bytes",
+                f"each bitset must be a positive multiple of {BLOCK_BYTES} bytes",
                 got=f"{int(sizes[bad[0]])} bytes in zone {int(bad[0])}",
             )
         base = int(offsets[0])
@@ -57,7 +57,7 @@ class FilterChunk:
         data = data_buffer.slice(base, end - base) if data_buffer is not None else pa.py_buffer(b"")
         self.words: NDArray[np.uint32] = np.frombuffer(data, np.dtype("<u4"))
         self.starts: NDArray[np.int64] = (offsets[:-1].astype(np.int64) - base) // 4
-        self.num_blocks: NDArray[np.int64] = sizes // BYTES_PER_BLOCK
+        self.num_blocks: NDArray[np.int64] = sizes // BLOCK_BYTES
         is_uniform = len(sizes) > 0 and bool((sizes == sizes[0]).all())
         self.filters: NDArray[np.uint32] | None = self.words.reshape(len(sizes), -1, 8) if is_uniform else None
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.sizing import BLOCK_BYTES
 from zonebloom.bloom.split_block import masks
-from zonebloom.bloom.zones.chunk import BYTES_PER_BLOCK, FilterChunk, is_work_for_kernel
+from zonebloom.bloom.zones.chunk import FilterChunk, is_work_for_kernel
 from zonebloom.bloom.zones.filters import BlockFilters, ZonesOfEach
 from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
@@ -109,7 +110,7 @@ class ZoneTable(BlockFilters):
     @property
     def filter_bytes(self) -> int:
         """Bytes of all filters together."""
-        return sum(int(chunk.num_blocks.sum()) * BYTES_PER_BLOCK for chunk in self._chunks)
+        return sum(int(chunk.num_blocks.sum()) * BLOCK_BYTES for chunk in self._chunks)
 
     @property
     def num_rows_covered(self) -> int:
