@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import os
 import pickle
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,12 @@ import pytest
 
 import zonebloom as zb
 from tests.spark.odd_lake import INDEXED, ROWS_PER_FILE, ROWS_PER_ZONE, UTC, native, plan_of, rows_of
-from zonebloom.engines.spark.scan.splits import Split, packed
+from zonebloom.engines.spark.scan.layout import Layout
+from zonebloom.engines.spark.scan.splits import Split, narrowing_of, packed
 from zonebloom.engines.spark.versions import arrow_of
 from zonebloom.errors import DataFileError
+from zonebloom.formats.parquet import footer as footers
+from zonebloom.stores.fingerprint import Fingerprint
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
@@ -165,11 +170,32 @@ def test_pieces_are_packed_in_order_by_weight():
     none = np.zeros(0, np.int64)
     weights = [5, 5, 20, 1, 1, 30, 2]
     splits = [
-        Split(str(place), (0, 0, None), 0, none, none, {}, weight, weight) for place, weight in enumerate(weights)
+        Split(str(place), Fingerprint(0, 0), 0, none, none, {}, weight, weight) for place, weight in enumerate(weights)
     ]
     tasks = packed(splits, task_bytes=10)
     assert [[split.weight for split in task] for task in tasks] == [[5, 5], [20], [1, 1], [30], [2]]
     assert packed([], task_bytes=10) == []
+
+
+# --- object stores ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rows_per_group", "num_groups"), [(40, 2), (400, 1)])
+def test_candidate_rows_are_one_request_of_their_file_and_then_one_of_each_row_group(s3, rows_per_group, num_groups):
+    """The first read has no footer yet; the second one has."""
+    table, sink = pa.table({"x": np.arange(400), "s": [f"s{i}" for i in range(400)]}), io.BytesIO()
+    pq.write_table(table, sink, row_group_size=rows_per_group)
+    s3.put("lake/one.parquet", sink.getvalue())
+    index = zb.build_index(s3.url("lake"), "x", rows_per_zone=10, kind="locator", storage_options=s3.options)
+    layout = Layout(index.view())
+    reading, tasks = layout.tasks(index.search("x IN (105, 205)").row_ranges, layout.schema())
+    reading = replace(reading, narrowing=narrowing_of(layout.view, zb.col("x").isin([105, 205])))
+    footers._KEPT.clear()
+    for num_requests in (1, num_groups):
+        with s3.server.recorded() as requests:
+            rows = [row for task in tasks for batch in reading.batches(task) for row in batch.to_pylist()]
+        assert rows == [{"x": 105, "s": "s105"}, {"x": 205, "s": "s205"}]
+        assert [request.method for request in requests] == ["GET"] * num_requests
 
 
 # --- files that change ------------------------------------------------------------------------------------------------

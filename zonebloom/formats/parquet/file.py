@@ -500,15 +500,17 @@ class DataFile:
         return column_metadata(self._footer.chunk(group, leaf))
 
 
-def open_parquet(dataset: DatasetSnapshot, path: str, listed: Fingerprint | None = None) -> DataFile:
-    """`dataset.open(path, listed)`, for what only Parquet files have.
+def open_parquet(
+    dataset: DatasetSnapshot, path: str, listed: Fingerprint | None = None, likely: Sequence[ByteRange] = ()
+) -> DataFile:
+    """As `DatasetSnapshot.open`, for what only Parquet files have.
 
     Raises
     ------
     DataFileError
         It is missing, or no whole Parquet file.
     """
-    file = dataset.open(path, listed)
+    file = dataset.open(path, listed, likely)
     if not isinstance(file, DataFile):
         raise DataFileError(
             "data files must be Parquet here",

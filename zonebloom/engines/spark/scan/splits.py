@@ -36,6 +36,8 @@ from zonebloom.predicates import And, Predicate
 from zonebloom.predicates.plain_matcher import Matcher, plain_matcher
 from zonebloom.predicates.tree import conjuncts
 from zonebloom.search.scan import filled, rows_at, tasks_of
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.stored_file import ByteRange
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +49,8 @@ TASK_BYTES = 64 << 20
 """Compressed bytes that one task reads: a Python task takes about 60 ms before it reads."""
 OPEN_BYTES = 1 << 20
 """Bytes that opening a file counts as."""
+_PART_BYTES = 8 << 20
+"""Bytes of the splits that open a file together, and of columns that are read before it is clear that rows match."""
 BATCH_ROWS = 1 << 16
 """Rows of a batch at most."""
 _SAMPLE_ROWS = 1024
@@ -62,7 +66,7 @@ class Split:
 
     path: str
     """Path relative to the data set."""
-    fingerprint: tuple[int, int, str | None]
+    fingerprint: Fingerprint
     """Fingerprint of the version that was listed."""
     group: int
     """Number of the row group."""
@@ -76,6 +80,8 @@ class Split:
     """Compressed bytes of the rows, with all columns, about."""
     weight: int
     """`num_bytes`, and the bytes that opening the file counts as."""
+    likely: tuple[ByteRange, ...] = ()
+    """What an object store fetches together with the footer, as `Task.likely`."""
 
     @property
     def num_rows(self) -> int:
@@ -105,7 +111,8 @@ def splits_of(view: View, rows: RowSelection, values_of: Callable[[str], Mapping
         if task.file.path != last:
             last, values = task.file.path, values_of(task.file.path)
             weight += OPEN_BYTES
-        yield Split(task.file.path, task.file.fingerprint, task.group, starts, stops, values, num_bytes, weight)
+        file, likely = task.file, tuple(task.likely(is_at_once=True))
+        yield Split(file.path, file.fingerprint, task.group, starts, stops, values, num_bytes, weight, likely)
 
 
 def packed(splits: Iterable[Split], task_bytes: int = TASK_BYTES) -> list[tuple[Split, ...]]:
@@ -156,7 +163,7 @@ class Reading:
             The rows have more than `max_bytes`.
         """
         files = [list(of_file) for _, of_file in itertools.groupby(splits, key=lambda split: split.path)]
-        parts = [part for file in files for part in packed(file, OPEN_BYTES * 8)]  # small splits open their file once
+        parts = [part for file in files for part in packed(file, _PART_BYTES)]  # small splits open their file once
         num_bytes = 0
         for table in concurrently(self._read, parts, _AHEAD, ahead=_AHEAD):
             if table is not None:
@@ -167,9 +174,10 @@ class Reading:
 
     def _read(self, splits: Sequence[Split]) -> pa.Table | None:
         """The rows of some splits of one file; None if no row is wanted."""
-        path = splits[0].path
-        with open_parquet(self.dataset, path) as data:
-            if tuple(data.fingerprint) != tuple(splits[0].fingerprint):
+        path, listed = splits[0].path, splits[0].fingerprint
+        likely = list({part: None for split in splits for part in split.likely})
+        with open_parquet(self.dataset, path, listed, likely) as data:
+            if data.fingerprint != listed:
                 raise DataFileError(
                     f"data file {self.dataset.absolute(path)} must be the one that was listed",
                     got="a new version",
@@ -182,9 +190,11 @@ class Reading:
                     got=strange,
                     do="write it again, or read the data set with spark.read.parquet",
                 )
-            if self.narrowing is not None:
-                splits = [self.narrowing.narrowed(data, split) for split in splits]
-            tables = [self._columns(data, split) for split in splits if split.num_rows]
+            wanted = (
+                split if self.narrowing is None else self.narrowing.narrowed(data, split, self.schema.names)
+                for split in splits
+            )
+            tables = [self._columns(data, split) for split in wanted if split.num_rows]
             is_old = is_old_writer(data.metadata)
             data.check_unchanged()
         if not tables:
@@ -272,11 +282,15 @@ class Narrowing:
         matchers = (plain_matcher(part, self.schema) for part in self.predicate.children)
         return [match for match in matchers if match is not None]
 
-    def narrowed(self, data: DataFile, split: Split) -> Split:
-        """`split` without rows that do not match; unchanged if the file has no such column, or another type."""
+    def narrowed(self, data: DataFile, split: Split, columns: Sequence[str]) -> Split:
+        """`split` without rows that do not match; unchanged if the file has no such column, or another type.
+
+        An object store is asked for the other `columns` of the rows too, if they are few bytes.
+        """
         names = self.schema.names
         if any(name not in data.schema.names or name in data.int96_columns or name in split.values for name in names):
             return split
+        data.fetch(split.group, split.starts, split.stops, names, columns, most_bytes=_PART_BYTES)
         table = data.read_rows(split.group, split.starts, split.stops, names).select(names)
         if [field.type for field in table.schema] != [field.type for field in self.schema]:
             return split
