@@ -653,7 +653,7 @@ def test_lists_of_old_dates_prune_nothing(spark, tmp_path):
     lake = ZoneBloom(spark).read(str(tmp_path))
     for day, files in ((dt.date(1500, 1, 1), 2), (dt.date(2026, 1, 1), 1)):
         assert lake.where_in("at", [day]).count() == 3
-        view, binder = lake._state(strict=False)
+        view, binder = lake._present()
         condition = keys_condition(("at",), pa.array([day]), binder)
         assert Query(view, condition.predicate).result.kept.files == files
 

@@ -5,6 +5,7 @@ Oracles: Spark's plain read of a copy on this machine, and the library's build o
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,30 @@ def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):
     assert lake.where_in("key", keys).count() == 2
     assert shown(zb.prune_join(url, keys, on="key")) == shown(plain(any_spark, copy).join(keys, "key"))
     assert "zones" in str(zb.explain(url, "user = 'u 1203'"))
+
+
+def test_the_driver_lists_the_data_while_it_asks_the_index(any_spark, s3, copy, monkeypatch):
+    """A listing waits for a request to a segment: one after the other they would wait for ever."""
+    url = s3.upload(copy, "lake")
+    options = {"rows_per_zone": ROWS_PER_ZONE, "kind": "locator", "storage_options": s3.options}
+    zonebloom.build_index(url, "user", **options)
+    lake = ZoneBloom(any_spark, storage_options=s3.options).read(url)
+    assert lake.where("user = 'u 77'").count() == 1
+    is_asked, waits = threading.Event(), []
+
+    def fault(_method: str, path: str, query: str) -> None:
+        if "/columns/" in path:
+            is_asked.set()
+        elif "list-type" in query:
+            waits.append(is_asked.wait(20))
+
+    monkeypatch.setattr(lake, "_looked", float("-inf"))  # so the newest version of the index is looked for too
+    with s3.server.misbehaving(fault), s3.server.recorded() as requests:
+        read = lake.prepare("user = 'u 1300'")
+    assert read.method == "driver"
+    assert waits == [True, True]
+    assert [request.method for request in requests if request.path.endswith(".parquet")] == ["GET"]
+    assert [row["key"] for row in read.frame.collect()] == [1300]
 
 
 def test_the_scheme_of_hadoop_means_the_same(spark, s3, copy):

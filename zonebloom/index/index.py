@@ -168,7 +168,7 @@ class Index(Searchable):
         snapshot = self._snapshot
         return self._view_beside(snapshot, dict)[0]
 
-    def _query(self, predicate: Predicate) -> Query:
+    def query(self, predicate: Predicate) -> Query:
         """`predicate` on the data set as it is now; an index in an object store is asked while the files are listed."""
         snapshot = self._snapshot
         ask: Callable[[], Probes] = partial(probed, predicate, snapshot) if snapshot.store.is_remote else dict
@@ -202,7 +202,7 @@ class Index(Searchable):
 
         declared = self.data.pin().declared()
         schema = self.schema if declared is None else declared.schema
-        return IndexedDataset(self._query, schema_without_views(schema))
+        return IndexedDataset(self.query, schema_without_views(schema))
 
     def _asked_view(self, ask: Callable[[Snapshot], _Answer], *, strict: bool, exact: bool) -> tuple[View, _Answer]:
         """The view for an answer without reasons, and what `ask` gives; new and changed files are a warning."""

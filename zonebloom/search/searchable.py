@@ -46,12 +46,12 @@ class Searchable(ABC):
         """Requests to object stores so far, and their bytes."""
         return self.data.traffic
 
-    def _query(self, predicate: Predicate) -> Query:
+    def query(self, predicate: Predicate) -> Query:
         """`predicate` on the current data files."""
         return Query(self.view(), predicate)
 
     def _checked_query(self, predicate: Predicate, *, strict: bool) -> Query:
-        query = self._query(predicate)
+        query = self.query(predicate)
         if strict:
             query.view.check_known()
         return query

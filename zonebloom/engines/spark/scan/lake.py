@@ -16,6 +16,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -37,8 +38,15 @@ from zonebloom.engines.spark.scan.readers import Reader, SparkReader, filtered, 
 from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
 from zonebloom.engines.spark.scan.splits import TooWideError
 from zonebloom.engines.spark.versions import IS_BEFORE_4
-from zonebloom.errors import ColumnNotFoundError, DataFileError, IndexNotFoundError, InvalidArgumentError
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    DataFileError,
+    IndexNotFoundError,
+    InvalidArgumentError,
+    PredicateError,
+)
 from zonebloom.formats import ParquetDataset
+from zonebloom.ground.threads import concurrently
 from zonebloom.index.index import Index
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.selection import RowSelection
@@ -156,8 +164,8 @@ class Lake:
     def full_schema(self) -> StructType:
         """Schema of Spark's plain read at the first use."""
         if self._full_schema is None:
-            self._full_schema = self._reader.schema(self._index.view())
-        return self._full_schema
+            self._present()
+        return cast("StructType", self._full_schema)
 
     @property
     def schema(self) -> StructType:
@@ -260,7 +268,7 @@ class Lake:
 
     def binder(self) -> Binder:
         """The binder of the columns of the present data set."""
-        return self._state(strict=False)[1]
+        return self._present()[1]
 
     def _selected(self, frame: DataFrame) -> DataFrame:
         if self._columns is None:
@@ -347,14 +355,20 @@ class Lake:
 
     # --- the data set now -------------------------------------------------------------------------------------------
 
-    def _state(self, *, strict: bool) -> tuple[View, Binder]:
-        """The present data set and index."""
+    def _look(self) -> None:
+        """Open the newest version of the index; looks once a second."""
         with self._lock:
-            if time.monotonic() - self._looked > _LOOK_AFTER_SECONDS:
-                versions = list_versions(self._index.store)
-                if versions and versions[-1] != self._index.version:
-                    self._index = self._reopen()
-                self._looked = time.monotonic()
+            if time.monotonic() - self._looked <= _LOOK_AFTER_SECONDS:
+                return
+            versions = list_versions(self._index.store)
+            if versions and versions[-1] != self._index.version:
+                self._index = self._reopen()
+            self._looked = time.monotonic()
+
+    def _present(self) -> tuple[View, Binder]:
+        """The present data set and index."""
+        self._look()
+        with self._lock:
             view = self._index.view()
             if self._full_schema is None:
                 self._full_schema = self._reader.schema(view)
@@ -362,10 +376,24 @@ class Lake:
                 may_move = self.table is not None and self.table.is_partitioned
                 spark_finds = partial(resolves, self._template)
                 self._binders = view, Binder(self.full_schema, view, self._instant, spark_finds, may_move=may_move)
-            binder = self._binders[1]
-        if strict:
-            view.check_known()
-        return view, binder
+            return self._binders
+
+    def _asked(self, understood: Callable[[Binder], Condition]) -> tuple[Condition, Query, Binder]:
+        """A condition on the present data set and index.
+
+        If the data set has not changed since the last condition, the index is asked while the files are listed.
+        """
+        index, last = self._index, self._binders
+        if last is not None:
+            with suppress(ColumnNotFoundError, PredicateError):  # the data set may have changed
+                condition = understood(last[1])
+                asked: tuple[Callable[[], Any], ...] = (partial(index.query, condition.predicate), self._look)
+                query, _ = concurrently(lambda ask: ask(), asked, len(asked))
+                if index is self._index and query.view is last[0]:
+                    return condition, replace(query, own_filters=False), last[1]
+        view, binder = self._present()
+        condition = understood(binder)
+        return condition, Query(view, condition.predicate, own_filters=False), binder
 
     def _instant(self, text: str) -> dt.datetime | None:
         """The instant of a timestamp's text in Spark's session."""
@@ -378,12 +406,16 @@ class Lake:
     def _planned(self, understood: Callable[[Binder], Condition], method: Asked | None, *, strict: bool) -> Plan:
         asked = self.method if method is None else method
         _check_method(asked)
-        view, binder = self._state(strict=strict)
-        condition = understood(binder)
         is_by_id = self._has_ids and reads_by_id(self.spark)
-        if is_by_id:
-            condition = replace(condition, predicate=Piece(condition.shown, BY_ID))
-        query = Query(view, condition.predicate, own_filters=False)
+
+        def of_names(binder: Binder) -> Condition:
+            condition = understood(binder)
+            return replace(condition, predicate=Piece(condition.shown, BY_ID)) if is_by_id else condition
+
+        condition, query, binder = self._asked(of_names)
+        view = query.view
+        if strict:
+            view.check_known()
         with self._lock:
             result = query.result
         paths = tuple(filter(self._reader.is_seen(view.listing), result.files))
