@@ -16,7 +16,7 @@ from bench.harness import RESULTS, cell_text
 ORDER = (
     *("demo", "kernels", "emitters", "build", "memory", "startup", "search", "pages", "slices", "growth"),
     *("lance", "refresh", "choose", "locator", "billion", "upserts"),
-    *("stores", "rounds", "large_lakes", "engines"),
+    *("stores", "rounds", "large_lakes", "doors", "engines"),
     *("spark_build", "spark_lookup_40_string", "spark_lookup_400_long", "spark_choice", "spark_files", "spark_join"),
 )
 HERE = Path(__file__).parent
