@@ -503,6 +503,11 @@ def test_an_index_opened_without_its_table_asks_the_catalog_of_that_name(table, 
     text = (place / "versions" / f"{1:020d}.json").read_text()
     assert "sqlite" not in text
     monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    zb.build_index("iceberg:here.db.events", "id")
+    assert_agrees(zb.open_index("iceberg:here.db.events"), table)
+    with pytest.raises(InvalidArgumentError, match=r"iceberg:CATALOG\.NAMESPACE\.TABLE, got events"):
+        zb.build_index("iceberg:events", "id")
     code = f"import zonebloom as zb; print(zb.open_index({str(place)!r}).to_table({user(7)!r})['id'].to_pylist())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[7]"
@@ -565,7 +570,7 @@ def test_metadata_of_format_3(table, place, tmp_path):
 
 
 def test_a_folder_whose_metadata_a_catalog_names_is_refused(table, place):
-    with pytest.raises(InvalidArgumentError, match="give the Table"):
+    with pytest.raises(InvalidArgumentError, match="name it iceberg:CATALOG"):
         build(local(table.location()), place)
 
 

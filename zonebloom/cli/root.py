@@ -40,7 +40,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 """The commands by task, as the help lists them; others follow."""
 
 ARGUMENTS = {
-    "path": "Folder of Parquet files, one file, a Delta, Iceberg or Lance table, or an index; a path or a URL.",
+    "path": "Folder of Parquet files, one file, a Delta, Iceberg or Lance table, or an index: a path, a URL, "
+    "or iceberg:CATALOG.NAMESPACE.TABLE.",
     "version": "Number of a version that `zonebloom versions` lists.",
     "shell": "The shell that runs the script.",
 }

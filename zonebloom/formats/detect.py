@@ -17,11 +17,13 @@ from zonebloom.formats.dataset import Dataset
 from zonebloom.formats.folder import ParquetDataset, dataset_at, dataset_of_files
 from zonebloom.formats.index_location import root_of
 from zonebloom.formats.table_folders import (
+    CATALOG_PREFIX,
     LOG_FOLDER,
     METADATA_SUFFIX,
     has_log,
     has_manifests,
     has_metadata,
+    is_catalog_name,
     is_lance_url,
     is_log_entry,
     is_table_folder,
@@ -61,8 +63,8 @@ def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None, 
     `as_files` is for what concerns files and not their rows: then local files may be some of a table's.
 
     Folders and files may be local paths or URLs; a list must not mix them. A table is a folder with a log, the metadata
-    file of an Iceberg table, a URL that ends with `.lance`, a `deltalake.DeltaTable`, a `pyiceberg.table.Table` or a
-    `lance.LanceDataset`.
+    file of an Iceberg table, `iceberg:CATALOG.NAMESPACE.TABLE`, a URL that ends with `.lance`, a
+    `deltalake.DeltaTable`, a `pyiceberg.table.Table` or a `lance.LanceDataset`.
 
     Raises
     ------
@@ -77,6 +79,10 @@ def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None, 
         The store of a URL cannot be reached or refuses.
     """
     check_options(storage_options)
+    if is_catalog_name(source):
+        from zonebloom.formats.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
+
+        return IcebergDataset.of_name(source.removeprefix(CATALOG_PREFIX))
     if isinstance(source, (str, os.PathLike)):
         return _at(absolute(source), storage_options, as_files=as_files)
     if isinstance(source, (list, tuple)) and source and all(isinstance(path, (str, os.PathLike)) for path in source):

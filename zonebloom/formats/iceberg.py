@@ -4,6 +4,7 @@
 
 - A `Table` is the metadata that it has loaded, until its `refresh` is called.
 - The path of a metadata file is that metadata.
+- `iceberg:CATALOG.NAMESPACE.TABLE` is the table as its catalog has it now.
 - The folder of a table without a catalog is the newest metadata in it.
 - An index of a catalog's table, opened without the table, asks the catalog of that name in pyiceberg's configuration.
 
@@ -95,6 +96,14 @@ class IcebergDataset(TableDataset):
         if isinstance(table, StaticTable):
             return cls(location, table=table, metadata=plain_location(table.metadata_location))
         return cls(location, table=table, catalog=table.catalog.name, name=table.name())
+
+    @classmethod
+    def of_name(cls, name: str) -> IcebergDataset:
+        """The table `CATALOG.NAMESPACE.TABLE`, by pyiceberg's configuration."""
+        catalog, *names = name.split(".")
+        if len(names) < 2 or not all(names):  # noqa: PLR2004 - a namespace and a table
+            raise InvalidArgumentError("a table is named iceberg:CATALOG.NAMESPACE.TABLE", got=name)
+        return cls.of_table(cls("", catalog=catalog, name=names).table())
 
     @classmethod
     def of_path(cls, path: str) -> IcebergDataset:
@@ -229,7 +238,7 @@ def _newest_metadata(folder: str) -> str:
     raise InvalidArgumentError(
         f"{message}",
         got=names[-1] if names else "none",
-        do="give the Table of the catalog, or the path of the metadata file that is current",
+        do="name it iceberg:CATALOG.NAMESPACE.TABLE, or give the path of the metadata file that is current",
     )
 
 

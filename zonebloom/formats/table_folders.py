@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 from zonebloom.errors import DataFileError
 
@@ -17,6 +18,8 @@ LOG_FOLDER = "_delta_log"
 METADATA_SUFFIX = ".metadata.json"
 """Part of the names of Iceberg's metadata files, in the folder `metadata` of a table; old writers append `.gz`."""
 METADATA_FOLDER = "metadata"
+CATALOG_PREFIX = "iceberg:"
+"""Begins the name of an Iceberg table in a catalog of pyiceberg's configuration."""
 HUDI_FOLDER = ".hoodie"
 VERSIONS_FOLDER = "_versions"
 """A folder with this folder is a Lance table, if it has a manifest."""
@@ -30,6 +33,11 @@ TABLE_MARKS = frozenset({LOG_FOLDER, METADATA_FOLDER, HUDI_FOLDER, VERSIONS_FOLD
 TABLE_FOLDERS = frozenset({LOG_FOLDER, VERSIONS_FOLDER, "_deletions", "_indices", "_refs", "_transactions"})
 """A table's own folders, whose names would hide an index."""
 _LOG_ENTRY = re.compile(r"\d{20}\.(json|checkpoint\..*)")
+
+
+def is_catalog_name(source: Any) -> bool:
+    """Whether `source` names an Iceberg table in a catalog."""
+    return isinstance(source, str) and source.startswith(CATALOG_PREFIX)
 
 
 def is_log_entry(name: str) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from zonebloom.errors import IndexNotFoundError, Words
 from zonebloom.formats import open_dataset
 from zonebloom.formats.index_location import is_index_name, is_relative, places_of
-from zonebloom.formats.table_folders import METADATA_SUFFIX
+from zonebloom.formats.table_folders import METADATA_SUFFIX, is_catalog_name
 from zonebloom.ground.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, BuildOptions, IndexOptions
 from zonebloom.ground.threads import concurrently
 from zonebloom.index.index import Index
@@ -51,7 +51,7 @@ def open_index(
     Parameters
     ----------
     path
-        A local path or a URL (`s3://`, `gs://`, `az://`, `abfss://`, `file://`).
+        A local path, a URL (`s3://`, `gs://`, `az://`, `abfss://`, `file://`), or `iceberg:CATALOG.NAMESPACE.TABLE`.
     version
         An older version; by default the current one.
     storage_options
@@ -73,7 +73,7 @@ def open_index(
 
     Spec: specs/index-format.md#locations
     """
-    given = absolute(path)
+    given = _location(path)
 
     def listed(place: str) -> tuple[Store, list[int]]:
         store = open_store(place, storage_options)
@@ -91,6 +91,10 @@ def open_index(
     if not is_url(given) and not os.path.exists(given):  # noqa: PTH110 - never raises, whatever the name
         raise IndexNotFoundError(f"no data set and no index at {path}")
     raise IndexNotFoundError(f"no index beside {given} or in it", do=Words.BUILD)
+
+
+def _location(path: str | os.PathLike[str]) -> str:
+    return open_dataset(path).location if is_catalog_name(path) else absolute(path)
 
 
 def _is_of(given: str, described: Mapping[str, Any]) -> bool:
@@ -149,6 +153,7 @@ def build_index(
     source
         A folder of Parquet files (hive-partitioned or not), a file, a list of files, a `pyarrow.dataset.Dataset`, or a
         Delta, Iceberg or Lance table. Folders and files may be URLs (`s3://`, `gs://`, `az://`, `abfss://`, `file://`).
+        `iceberg:CATALOG.NAMESPACE.TABLE` is a table of a catalog that pyiceberg's configuration has.
     columns
         Names of columns; leaves of structs are written `a.b`.
     kind
@@ -262,7 +267,7 @@ def delete_index(
     """
     from zonebloom.indexing.versions import remove  # noqa: PLC0415 - a plain search does without
 
-    given = absolute(path)
+    given = _location(path)
     stores = [open_store(place, storage_options) for place in _places(given)]
     stores.sort(key=lambda store: not list_versions(store))  # an index before leftovers
     for store in stores:
