@@ -13,6 +13,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from lance.dataset import ColumnOrdering
 
 import zonebloom as zb
 from tests.tables import assert_same, build, rows, user
@@ -83,6 +84,14 @@ def test_a_table_with_deleted_rows_is_built_by_physical_offsets(root):
     assert index.num_rows == 120
     assert index.verify(sample=1).is_sound
     assert_agrees(index, root)
+
+
+def test_default_options_of_scans_are_no_part_of_the_table(root):
+    lance.dataset(str(root)).delete("id IN (5, 50)")
+    backwards = ColumnOrdering("id", ascending=False)
+    for options in ({"order_by": [backwards]}, {"with_row_id": True}, {"columns": ["id"]}, {"limit": 3}):
+        given = lance.dataset(str(root), default_scan_options=options)
+        assert_agrees(build(given, overwrite=True), root)
 
 
 @with_and_without_stable_ids

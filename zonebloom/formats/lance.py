@@ -98,7 +98,9 @@ class LanceDataset(TableDataset):
         if self._table is not None:
             if last is not None and last.identity[1] == self._table.version:
                 return last
-            return _snapshot(self._table.checkout_version(self._table.version), self.location)  # which never moves
+            table = self._table.checkout_version(self._table.version)  # another object, which never moves
+            table._default_scan_options = None  # noqa: SLF001 - they leave rows out, or order them otherwise
+            return _snapshot(table, self.location)
         stamp = self._stamp_now()
         if last is not None and stamp is not None and stamp == self._stamp:
             return last
