@@ -54,7 +54,7 @@ class Segment(ZoneFilters):
 
 def entry_of(filters, kind: str = "zones", number: int = 0) -> SegmentEntry:
     ids = filters.positions.fragment_ids.tolist()
-    return SegmentEntry(f"columns/k/{number}.{kind}", len(ids), 0, runs(ids), (), kind)
+    return SegmentEntry(f"columns/k/{number}.{kind}", kind, len(ids), 0, runs(ids), ())
 
 
 def reader_of(segments, kinds=None, *, is_remote: bool = False) -> ColumnReader:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -84,8 +84,7 @@ class Fragment:
         return Fingerprint(self.size, self.mtime_ns, self.etag)
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentListEntry:
+class FragmentListEntry(NamedTuple):
     """A fragment list in the version file."""
 
     path: str

@@ -212,17 +212,17 @@ def _body(manifest: Manifest) -> dict[str, Any]:
                 "rows_per_zone": column.rows_per_zone,
                 "fpp": column.fpp,
                 "sizing": column.sizing,
-                "segments": [segment.to_json() for segment in column.segments],
+                "segments": [
+                    {name: getattr(entry, name) for name in SegmentEntry.__slots__} for entry in column.segments
+                ],
                 "kind": column.kind,
-                "unfit": [list(run) for run in column.unfit],
+                "unfit": column.unfit,
                 "unfinished": column.is_unfinished,
             }
             for column in manifest.columns
         ],
-        "fragments": [
-            [entry.path, entry.num_fragments, entry.num_bytes, entry.checksum] for entry in manifest.fragment_lists
-        ],
-        "dropped": [list(run) for run in manifest.dropped],
+        "fragments": manifest.fragment_lists,
+        "dropped": manifest.dropped,
     }
 
 

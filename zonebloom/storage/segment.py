@@ -9,12 +9,12 @@ Spec: specs/index-format.md#zone-segment
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import accumulate
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -55,8 +55,7 @@ def new_path(column: str, ending: str) -> str:
     return f"{column_folder(column)}/{uuid.uuid4()}.{ending}"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A checked range of a segment file; the spans of a file follow each other without a gap."""
 
     num_bytes: int
@@ -74,6 +73,8 @@ class SegmentEntry:
 
     path: str
     """Relative to the index directory."""
+    kind: str
+    """Layout of the file: `zones`, `slices` or `locator`."""
     num_zones: int
     """Rows of the segment."""
     filter_bytes: int
@@ -82,8 +83,6 @@ class SegmentEntry:
     """Half-open ranges of the fragment ids whose zones it holds."""
     spans: tuple[Span, ...]
     """Checksums that tile the file."""
-    kind: str = "zones"
-    """Layout of the file: `zones`, `slices` or `locator`."""
 
     @property
     def num_bytes(self) -> int:
@@ -123,17 +122,6 @@ class SegmentEntry:
             self.check_span(number, blob)
         return blobs
 
-    def to_json(self) -> dict[str, Any]:
-        """The entry as JSON of a version file."""
-        return {
-            "path": self.path,
-            "kind": self.kind,
-            "num_zones": self.num_zones,
-            "filter_bytes": self.filter_bytes,
-            "fragments": [list(run) for run in self.fragments],
-            "spans": [[span.num_bytes, span.checksum] for span in self.spans],
-        }
-
 
 def runs(ids: Iterable[int]) -> Runs:
     """`ids` as half-open runs in order: {1, 2, 5} gives ((1, 3), (5, 6))."""
@@ -169,11 +157,22 @@ def count_zones(segments: Iterable[SegmentEntry]) -> int:
 
 
 class CheckedFile:
-    """A file for Arrow's writer that computes the checksum of each span."""
+    """A file for Arrow's writer that computes the checksum of each span.
+
+    Parameters
+    ----------
+    starts
+        Positions at which a span begins.
+    bodies
+        Positions of writes that are a span each, without a checksum, since each of their rows has one.
+    """
 
     closed = False
 
-    def __init__(self, file: NewFile) -> None:
+    def __init__(self, file: NewFile, starts: Collection[int] = (), bodies: Collection[int] = ()) -> None:
+        self.spans: list[Span] = []
+        """The spans that have ended."""
+        self._starts, self._bodies = frozenset(starts), frozenset(bodies)
         self._file = file
         self._digest = xxhash.xxh3_64()
         self._num_bytes = 0
@@ -181,6 +180,13 @@ class CheckedFile:
 
     def write(self, data: Any) -> int:
         """Append `data`, and add it to the checksum of the span."""
+        if self._position in self._bodies:
+            self.end_span()
+            size = self.write_unchecked(data)
+            self.spans.append(Span(size, ""))
+            return size
+        if self._position in self._starts:
+            self.end_span()
         view = memoryview(data).cast("B")
         self._file.write(view)
         self._digest.update(view)
@@ -203,12 +209,11 @@ class CheckedFile:
         """Flush the file beneath."""
         self._file.flush()
 
-    def end_span(self) -> Span:
-        """End the current span and return it; the next span begins here."""
-        span = Span(self._num_bytes, self._digest.hexdigest())
+    def end_span(self) -> None:
+        """End the current span; the next span begins here."""
+        self.spans.append(Span(self._num_bytes, self._digest.hexdigest()))
         self._digest.reset()
         self._num_bytes = 0
-        return span
 
 
 class SegmentWriter:

@@ -9,34 +9,20 @@ Spec: specs/index-format.md#zone-segment
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from zonebloom.bloom.zones import ZONE_FIELDS, ZonePositions, ZoneTable
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import MAGIC, check_columns, read_batch, read_head, reading
-from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, runs
-from zonebloom.stores.store import NewFile, Store
+from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, runs
+from zonebloom.stores.store import Store
 
 _LEAST_SPANS = 2
 """A head and a tail."""
 _BATCH_BYTES, _BATCH_ZONES = 4 << 20, 1024
 """A batch of zones that come one by one is written when it has this many bytes or zones."""
-
-
-class _HeadFile(CheckedFile):
-    """Ends a span where the head ends; Arrow's writer writes the head with the first batch."""
-
-    def __init__(self, file: NewFile, schema: pa.Schema) -> None:
-        super().__init__(file)
-        self._head_bytes = len(MAGIC) + schema.serialize().size
-        self.spans: list[Span] = []
-
-    def write(self, data: Any) -> int:
-        if self.tell() == self._head_bytes:
-            self.spans.append(self.end_span())
-        return super().write(data)
 
 
 class ZoneSegmentWriter(SegmentWriter):
@@ -45,7 +31,7 @@ class ZoneSegmentWriter(SegmentWriter):
     def __init__(self, store: Store, column: str, schema: pa.Schema) -> None:
         super().__init__(store, column, "zones.arrow")
         self.schema = schema
-        self._sink: _HeadFile | None = None
+        self._sink: CheckedFile | None = None
         self._fragments: set[int] = set()
         self._num_zones = 0
         self._filter_bytes = 0
@@ -53,10 +39,11 @@ class ZoneSegmentWriter(SegmentWriter):
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the zones of `batch`; the caller may use its memory again afterwards."""
         if self._sink is None:
-            self._sink = _HeadFile(self._open(), self.schema)
+            head_bytes = len(MAGIC) + self.schema.serialize().size  # Arrow writes the head with the first batch
+            self._sink = CheckedFile(self._open(), starts=[head_bytes])
             self._writer = pa.ipc.new_file(pa.PythonFile(self._sink, "w"), self.schema)
         self._writer.write_batch(batch)
-        self._sink.spans.append(self._sink.end_span())
+        self._sink.end_span()
         self._fragments.update(batch.column(0).unique().to_pylist())
         self._num_zones += batch.num_rows
         self._filter_bytes += batch.column(4).buffers()[2].size if batch.num_rows else 0
@@ -66,10 +53,11 @@ class ZoneSegmentWriter(SegmentWriter):
         if self._sink is None:
             return []
         self._writer.close()
-        self._sink.spans.append(self._sink.end_span())
+        self._sink.end_span()
         self._close()
         entry = SegmentEntry(
             path=self._path,
+            kind="zones",
             num_zones=self._num_zones,
             filter_bytes=self._filter_bytes,
             fragments=runs(self._fragments),

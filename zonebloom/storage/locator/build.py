@@ -121,7 +121,6 @@ class LocatorParts:
         with LocatorWriter(self._store, self._column, positions[order]) as writer:
             for pairs in concurrently(merged, range(len(cuts) - 1), _SORTERS, ahead=_SORTERS):
                 writer.write(pairs)
-        assert writer.entry is not None
         self.entries.append(writer.entry)
         self._runs.clear()
         self._num_pairs = self._num_zones = 0

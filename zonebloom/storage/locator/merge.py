@@ -75,7 +75,6 @@ def merge_locators(
     with LocatorWriter(store, column, positions[order]) as writer:
         for pairs in concurrently(lambda _: next(merged), range(num_rounds), 1, ahead=1):
             writer.write(pairs)
-    assert writer.entry is not None
     return writer.entry
 
 

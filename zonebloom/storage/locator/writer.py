@@ -26,11 +26,14 @@ _BUFFER_PAGES = 512
 
 
 class LocatorWriter(SegmentWriter):
-    """Writes one new locator segment; `entry` describes it once the block ends.
+    """Writes one new locator segment, which `entry` describes.
 
+    - `entry` is there once the block has ended without an error.
     - Zones are in order of fragment and start; their numbers are their places in `positions`.
     - `write` takes pairs in order, each once, over all calls.
     """
+
+    entry: SegmentEntry
 
     def __init__(self, store: Store, column: str, positions: ZonePositions) -> None:
         super().__init__(store, column, "locator")
@@ -45,7 +48,6 @@ class LocatorWriter(SegmentWriter):
         self.num_pairs: int = 0
         """Pairs that were written."""
         self._last = -1
-        self.entry: SegmentEntry | None = None
 
     def __enter__(self) -> Self:
         self._sink = CheckedFile(self._open())
@@ -103,11 +105,12 @@ class LocatorWriter(SegmentWriter):
         roots, deviations = tuple(directory[:, 0].tolist()), deviations_of(firsts, self._zone_bits)
         layout = LocatorLayout(len(self._positions), self.num_pairs, num_pages, roots, deviations)
         self._sink.write(encode_tail(layout, self._positions))
+        self._sink.end_span()
         return SegmentEntry(
             path=self._path,
             num_zones=len(self._positions),
             filter_bytes=(num_pages + len(directory)) * PAGE_BYTES,
             fragments=runs(self._positions.fragment_ids.tolist()),
-            spans=(Span(num_pages * PAGE_BYTES, ""), Span(len(directory) * PAGE_BYTES, ""), self._sink.end_span()),
+            spans=(Span(num_pages * PAGE_BYTES, ""), Span(len(directory) * PAGE_BYTES, ""), *self._sink.spans),
             kind=KIND,
         )

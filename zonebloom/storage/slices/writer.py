@@ -8,9 +8,8 @@ Spec: specs/slices.md#file
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +17,14 @@ import pyarrow as pa
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.arrow_file import MAGIC
-from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, runs
+from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, runs
 from zonebloom.storage.slices.layout import (
     PAGE_BYTES,
     ROWS_PER_BLOCK,
     GroupLayout,
     encode,
 )
-from zonebloom.stores.store import NewFile, Store
+from zonebloom.stores.store import Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,23 +32,6 @@ if TYPE_CHECKING:
 KIND = "slices"
 _PADDING_KEY = "zonebloom.padding"
 _BLOCK_BYTES = 32
-
-
-class _BodyFile(CheckedFile):
-    """Ends a span before and after each body; bodies have no checksum, since each row has one."""
-
-    def __init__(self, file: NewFile, body_offsets: Sequence[int]) -> None:
-        super().__init__(file)
-        self._body_offsets = frozenset(body_offsets)
-        self.spans: list[Span] = []
-
-    def write(self, data: Any) -> int:
-        if self.tell() not in self._body_offsets:
-            return super().write(data)
-        self.spans.append(self.end_span())
-        size = self.write_unchecked(data)
-        self.spans.append(Span(size, ""))
-        return size
 
 
 def _batch(rows: NDArray[np.uint8], schema: pa.Schema) -> pa.RecordBatch:
@@ -119,7 +101,7 @@ class SliceSegmentWriter(SegmentWriter):
     def write(self, rows: NDArray[np.uint8]) -> None:
         """Append the next body: its rows, sealed. The caller may use their memory again afterwards."""
         if not self._num_written:
-            self._sink = _BodyFile(self._open(), self.layout.body_offsets)
+            self._sink = CheckedFile(self._open(), bodies=self.layout.body_offsets)
             self._writer = pa.ipc.new_file(pa.PythonFile(self._sink, "w"), self.schema)
         first, stop = self.layout.bodies()[self._num_written]
         wanted = ((stop - first) * ROWS_PER_BLOCK, self.layout.stride)
@@ -132,12 +114,13 @@ class SliceSegmentWriter(SegmentWriter):
     def finish(self) -> SegmentEntry:
         """The segment, whose bodies were all written and whose file is closed."""
         self._writer.close()
+        self._sink.end_span()
         self._close()
         return SegmentEntry(
             path=self._path,
             num_zones=len(self._positions),
             filter_bytes=len(self._positions) * self.layout.num_blocks * _BLOCK_BYTES,
             fragments=runs(self._positions.fragment_ids.tolist()),
-            spans=(*self._sink.spans, self._sink.end_span()),
+            spans=tuple(self._sink.spans),
             kind=KIND,
         )
