@@ -1,4 +1,7 @@
-"""Files of this machine: read at their positions, memory-mapped, and written."""
+"""Files of this machine: read and written at their positions, by several threads at once, and memory-mapped.
+
+Where the system has no such call (Windows), one thread at a time moves the position of the file.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import errno
 import mmap
 import os
 import stat
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,6 @@ import pyarrow as pa
 
 from zonebloom.errors import CorruptIndexError, DataFileError
 from zonebloom.stores.fingerprint import Fingerprint
-from zonebloom.stores.positioned import read_at, read_into, write_at
 from zonebloom.stores.stored_file import SeekableFile
 
 _LARGE_BYTES = 1 << 20
@@ -219,3 +222,35 @@ def fingerprint_of(status: os.stat_result) -> Fingerprint:
     """The fingerprint of a local file; times beyond 64 bits, from the year 2262 on, wrap around."""
     mtime = status.st_mtime_ns
     return Fingerprint(status.st_size, mtime if -_HALF <= mtime < _HALF else (mtime + _HALF) % (2 * _HALF) - _HALF)
+
+
+# --- at a position ----------------------------------------------------------------------------------------------------
+
+_moving = threading.Lock()
+
+
+def _read_after_seek(number: int, length: int, offset: int, /) -> bytes:
+    with _moving:
+        os.lseek(number, offset, os.SEEK_SET)
+        return os.read(number, length)
+
+
+def _write_after_seek(number: int, data: bytes | memoryview, offset: int, /) -> int:
+    with _moving:
+        os.lseek(number, offset, os.SEEK_SET)
+        return os.write(number, data)
+
+
+read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _read_after_seek)
+"""`read_at(number, length, offset)`: bytes of the file descriptor `number`; fewer at the end of the file."""
+write_at: Callable[[int, bytes | memoryview, int], int] = getattr(os, "pwrite", _write_after_seek)
+"""`write_at(number, data, offset)`: the number of bytes written."""
+
+
+def read_into(number: int, memory: memoryview, offset: int) -> int:
+    """Fill `memory` with bytes of the file descriptor `number`; their number, less at the end of the file."""
+    if hasattr(os, "preadv"):
+        return os.preadv(number, [memory], offset)
+    data = read_at(number, len(memory), offset)
+    memory[: len(data)] = data
+    return len(data)

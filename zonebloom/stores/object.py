@@ -27,10 +27,10 @@ import pyarrow as pa
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.ground.threads import concurrently
 from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.local_file import write_at
 from zonebloom.stores.locations import StorageOptions, Url, absolute, is_url
 from zonebloom.stores.object_client import NewObjectFile, ObjectClient, Part
 from zonebloom.stores.object_file import ObjectFile
-from zonebloom.stores.positioned import write_at
 from zonebloom.stores.ranges import PART_BYTES, coalesced, cut
 from zonebloom.stores.store import Level, Traffic
 

@@ -10,6 +10,7 @@ Spec: specs/index-format.md#storage-options
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Mapping
 from datetime import timedelta
@@ -23,58 +24,20 @@ if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
 
 _PREFIXES = {"s3": ("aws_",), "gcs": ("google_",), "azure": ("azure_storage_", "azure_")}
-_CLIENT_KEYS = {
-    "allow_http",
-    "allow_invalid_certificates",
-    "connect_timeout",
-    "http1_only",
-    "http2_only",
-    "pool_idle_timeout",
-    "pool_max_idle_per_host",
-    "proxy_ca_certificate",
-    "proxy_excludes",
-    "proxy_url",
-    "read_timeout",
-    "root_certificate",
-    "timeout",
-    "user_agent",
-}
+_CLIENT_KEYS = re.compile(
+    "allow_http|allow_invalid_certificates|http[12]_only|pool_idle_timeout|pool_max_idle_per_host|proxy_ca_certificate"
+    "|proxy_excludes|proxy_url|(connect_|read_)?timeout|root_certificate|user_agent"
+)
 _CREDENTIALS = {
-    "s3": {
-        "access_key_id",
-        "container_credentials_full_uri",
-        "container_credentials_relative_uri",
-        "metadata_endpoint",
-        "skip_signature",
-        "web_identity_token_file",
-    },
-    "gcs": {
-        "application_credentials",
-        "bearer_token",
-        "credentials",
-        "service_account",
-        "service_account_key",
-        "service_account_path",
-        "skip_signature",
-    },
-    "azure": {
-        "access_key",
-        "account_key",
-        "bearer_token",
-        "client_secret",
-        "connection_string",
-        "fabric_token_service_url",
-        "federated_token_file",
-        "identity_endpoint",
-        "master_key",
-        "msi_endpoint",
-        "sas_key",
-        "sas_token",
-        "skip_signature",
-        "token",
-        "use_azure_cli",
-        "use_emulator",
-    },
+    "s3": re.compile(
+        "access_key_id|container_credentials_(full|relative)_uri|metadata_endpoint|skip_signature"
+        "|web_identity_token_file"
+    ),
+    "gcs": re.compile("(application_)?credentials|bearer_token|service_account(_key|_path)?|skip_signature"),
+    "azure": re.compile(
+        "(access|account|master|sas)_key|(bearer_|sas_)?token|client_secret|connection_string|fabric_token_service_url"
+        "|federated_token_file|(identity|msi)_endpoint|skip_signature|use_azure_cli|use_emulator"
+    ),
 }
 """Options that give credentials; without any of them only the machine's metadata service can give some."""
 _METADATA_SERVICE = ("169.254.169.254", 80)
@@ -110,18 +73,13 @@ def connect(url: Url, options: StorageOptions, retry: Mapping[str, Any]) -> S3St
         import obstore.exceptions  # noqa: PLC0415 - an optional dependency
         import obstore.store  # noqa: PLC0415 - as above
     except ImportError as error:
-        extra = {"s3": "s3", "gcs": "gcs", "azure": "azure"}[url.provider]
         raise MissingDependencyError(
-            f"obstore must be installed to use {url.root}", got="none", do=f'pip install "zonebloom[{extra}]"'
+            f"obstore must be installed to use {url.root}", got="none", do=f'pip install "zonebloom[{url.provider}]"'
         ) from error
     config, client = _split(url.provider, options)
-    makers: dict[str, Any] = {
-        "s3": obstore.store.S3Store,
-        "gcs": obstore.store.GCSStore,
-        "azure": obstore.store.AzureStore,
-    }
+    client_of: Any = getattr(obstore.store, {"s3": "S3Store", "gcs": "GCSStore", "azure": "AzureStore"}[url.provider])
     try:
-        store: Any = makers[url.provider].from_url(url.root, config=config, client_options=client, retry_config=retry)
+        store: Any = client_of.from_url(url.root, config=config, client_options=client, retry_config=retry)
     except (obstore.exceptions.BaseError, ValueError, TypeError) as error:
         text = str(error).split("\n", 1)[0]
         raise InvalidArgumentError(f"storage_options must fit {url.root}", got=text) from error
@@ -134,11 +92,11 @@ def _split(provider: str, options: StorageOptions) -> tuple[dict[str, str], dict
     client: dict[str, Any] = {}
     others = tuple(prefix for name, prefixes in _PREFIXES.items() if name != provider for prefix in prefixes)
     for name, value in environment_of(provider).items():  # obstore itself reads the others
-        if _plain(provider, name) in _CLIENT_KEYS:
+        if _CLIENT_KEYS.fullmatch(_plain(provider, name)):
             client[_plain(provider, name)] = value
     for name, value in options.items():
         plain = _plain(provider, name)
-        if plain in _CLIENT_KEYS:
+        if _CLIENT_KEYS.fullmatch(plain):
             client[plain] = value
         elif not name.lower().startswith(others):
             config[name.lower()] = value
@@ -163,7 +121,7 @@ def check_credentials(url: Url, options: StorageOptions) -> None:
     """
     provider = url.provider
     given = [*options, *environment_of(provider)]
-    if any(_plain(provider, name) in _CREDENTIALS[provider] for name in given):
+    if any(_CREDENTIALS[provider].fullmatch(_plain(provider, name)) for name in given):
         return
     if provider == "gcs" and Path("~/.config/gcloud/application_default_credentials.json").expanduser().exists():
         return
