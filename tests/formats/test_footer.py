@@ -17,8 +17,8 @@ from pyarrow.parquet import encryption
 import zonebloom as zb
 from tests.newer import need
 from zonebloom.errors import DataFileError, InvalidArgumentError
-from zonebloom.formats import DataFile
 from zonebloom.formats.parquet import thrift
+from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.ground.reasons import ReasonCode
 from zonebloom.stores.local_file import LocalFile

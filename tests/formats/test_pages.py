@@ -29,10 +29,11 @@ from tests.depth import at_depth
 from tests.formats.page_costs import every_page_pays
 from tests.newer import has
 from zonebloom.errors import DataFileError
-from zonebloom.formats import DataFile, ParquetDataset
+from zonebloom.formats import ParquetDataset
 from zonebloom.formats.lru_cache import LruCache
 from zonebloom.formats.parquet import footer as footers
 from zonebloom.formats.parquet import pages
+from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local import LocalStore

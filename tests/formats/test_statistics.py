@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from zonebloom.formats import DataFile
+from zonebloom.formats.parquet.file import DataFile
 from zonebloom.predicates import parse_predicate
 from zonebloom.predicates.row_group_bounds import required
 from zonebloom.stores.local_file import LocalFile

@@ -15,7 +15,8 @@ import pytest
 import zonebloom as zb
 from tests.conftest import flip, index_of, make_rows
 from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError
-from zonebloom.formats import DataFile, ParquetDataset
+from zonebloom.formats import ParquetDataset
+from zonebloom.formats.parquet.file import DataFile
 from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.stores.local import LocalStore
 

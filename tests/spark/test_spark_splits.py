@@ -218,7 +218,7 @@ def test_a_file_that_changes_after_planning_is_an_error(small_lake):
 
 
 def test_a_file_that_is_overwritten_in_place_while_it_is_read_gives_no_rows(small_lake, monkeypatch):
-    from zonebloom.formats import DataFile
+    from zonebloom.formats.parquet.file import DataFile
 
     plan = plan_of(small_lake, where="x = 105")
     read_rows = DataFile.read_rows

@@ -7,17 +7,11 @@ Lance table has itself. `parquet` reads one Parquet file; `parquet_blooms` shows
 says where the index lies. `detect` finds the data set that is named.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from zonebloom.formats.dataset import Dataset, DatasetSnapshot, Declared, OpenedFile
 from zonebloom.formats.detect import dataset_from_json, open_dataset
 from zonebloom.formats.folder import ParquetDataset
 
-if TYPE_CHECKING:
-    from zonebloom.formats.parquet.file import DataFile
-
 __all__ = [
-    "DataFile",
     "Dataset",
     "DatasetSnapshot",
     "Declared",
@@ -26,12 +20,3 @@ __all__ = [
     "dataset_from_json",
     "open_dataset",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """`DataFile`, imported by its first use: the import is slow, and a search of a few keys opens no file."""
-    if name != "DataFile":
-        raise AttributeError(f"module 'zonebloom.formats' has no attribute {name!r}")
-    from zonebloom.formats.parquet.file import DataFile  # noqa: PLC0415 - as above
-
-    return DataFile

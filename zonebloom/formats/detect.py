@@ -20,13 +20,10 @@ from zonebloom.formats.table_folders import (
     CATALOG_PREFIX,
     LOG_FOLDER,
     METADATA_SUFFIX,
-    has_log,
-    has_manifests,
-    has_metadata,
     is_catalog_name,
     is_lance_url,
     is_log_entry,
-    is_table_folder,
+    table_kind,
 )
 from zonebloom.stores.local import LocalStore
 from zonebloom.stores.locations import absolute, check_options, is_url, joined
@@ -99,15 +96,16 @@ def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None, 
 
 
 def _at(location: str, storage_options: Mapping[str, str] | None, *, as_files: bool) -> Dataset:
-    if location.endswith(METADATA_SUFFIX) or (not is_url(location) and has_metadata(location)):
+    kind = None if is_url(location) else table_kind(location)
+    if location.endswith(METADATA_SUFFIX) or kind == "iceberg":
         from zonebloom.formats.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.of_path(location)
-    if is_lance_url(location) if is_url(location) else has_manifests(location):
+    if kind == "lance" or (is_url(location) and is_lance_url(location)):
         from zonebloom.formats.lance import LanceDataset  # noqa: PLC0415 - only for tables
 
         return LanceDataset(location, storage_options)
-    if has_log_at(location, storage_options):
+    if kind == "delta" or (is_url(location) and has_log_at(location, storage_options)):
         from zonebloom.formats.delta import DeltaDataset  # noqa: PLC0415 - only for tables
 
         return DeltaDataset(open_store(location, storage_options))
@@ -126,12 +124,9 @@ def _at(location: str, storage_options: Mapping[str, str] | None, *, as_files: b
     raise DataFileError(f"{path} {state}{hint}")
 
 
-def has_log_at(location: str, storage_options: Mapping[str, str] | None) -> bool:
-    """Whether a folder is a Delta table."""
-    log = joined(location, LOG_FOLDER)
-    if not is_url(location):
-        return has_log(location)
-    return any(map(is_log_entry, open_store(log, storage_options).list("")))
+def has_log_at(url: str, storage_options: Mapping[str, str] | None) -> bool:
+    """Whether a folder of an object store is a Delta table."""
+    return any(map(is_log_entry, open_store(joined(url, LOG_FOLDER), storage_options).list("")))
 
 
 def _table_of(source: Any) -> Dataset | None:
@@ -160,7 +155,7 @@ def _check_no_part(paths: Iterable[Path]) -> None:
             if parent in checked:
                 break
             checked.add(parent)
-            if is_table_folder(str(parent)):
+            if table_kind(str(parent)) is not None:
                 raise InvalidArgumentError(
                     "a data set must be a whole table",
                     got=f"{path}, a part of the table {parent}",

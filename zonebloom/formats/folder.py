@@ -24,8 +24,8 @@ from zonebloom.formats.index_location import is_under, places_of, written_root
 from zonebloom.formats.table_folders import (
     LOG_FOLDER,
     TABLE_MARKS,
-    is_table_folder,
     table_among_files,
+    table_kind,
     table_of_object,
 )
 from zonebloom.stores.fingerprint import Fingerprint
@@ -136,7 +136,7 @@ class ParquetDataset(DatasetSnapshot):
             files = [file for file in files if file[1].size]
             if LOG_FOLDER in folders:
                 list(self._listed(f"{folder}{LOG_FOLDER}/"))
-        elif not TABLE_MARKS.isdisjoint(folders) and is_table_folder(self.absolute(folder)):
+        elif not TABLE_MARKS.isdisjoint(folders) and table_kind(self.absolute(folder)) is not None:
             raise table_among_files(self.absolute(folder))
         yield from files
         for name in folders:

@@ -45,16 +45,6 @@ def is_log_entry(name: str) -> bool:
     return _LOG_ENTRY.fullmatch(name) is not None
 
 
-def has_log(folder: str) -> bool:
-    """Whether a local folder is that of a Delta table."""
-    return any(map(is_log_entry, _names(f"{folder}/{LOG_FOLDER}")))
-
-
-def has_metadata(folder: str) -> bool:
-    """Whether a local folder is that of an Iceberg table."""
-    return any(METADATA_SUFFIX in name for name in _names(f"{folder}/{METADATA_FOLDER}"))
-
-
 def is_lance_url(url: str) -> bool:
     """Whether a Lance table or a branch of one is at a URL."""
     return _LANCE_URL.fullmatch(url) is not None
@@ -67,9 +57,15 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def has_manifests(folder: str) -> bool:
-    """Whether a local folder is that of a Lance table."""
-    return any(name.endswith(MANIFEST_SUFFIX) for name in _names(f"{folder}/{VERSIONS_FOLDER}"))
+def table_kind(folder: str) -> str | None:
+    """The kind of the table whose folder a local folder is: `iceberg`, `lance`, `delta` or `hudi`; None if of none."""
+    if any(METADATA_SUFFIX in name for name in _names(f"{folder}/{METADATA_FOLDER}")):
+        return "iceberg"
+    if any(name.endswith(MANIFEST_SUFFIX) for name in _names(f"{folder}/{VERSIONS_FOLDER}")):
+        return "lance"
+    if any(map(is_log_entry, _names(f"{folder}/{LOG_FOLDER}"))):
+        return "delta"
+    return "hudi" if os.path.isdir(f"{folder}/{HUDI_FOLDER}") else None  # noqa: PTH112 - text
 
 
 def table_among_files(folder: str) -> DataFileError:
@@ -79,12 +75,6 @@ def table_among_files(folder: str) -> DataFileError:
         got="a data set of its files",
         do="build an index of the Delta, Iceberg or Lance table (Hudi's are not read)",
     )
-
-
-def is_table_folder(folder: str) -> bool:
-    """Whether a local folder is that of a table of any kind."""
-    is_hudi = os.path.isdir(f"{folder}/{HUDI_FOLDER}")  # noqa: PTH112 - text
-    return is_hudi or has_log(folder) or has_metadata(folder) or has_manifests(folder)
 
 
 def table_of_object(path: str) -> str | None:

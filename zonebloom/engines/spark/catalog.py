@@ -29,7 +29,7 @@ from zonebloom.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloom
 from zonebloom.formats import Dataset, open_dataset
 from zonebloom.formats.detect import has_log_at
 from zonebloom.formats.lance import LanceDataset
-from zonebloom.formats.table_folders import is_table_folder
+from zonebloom.formats.table_folders import table_kind
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
 from zonebloom.indexing.versions import delete_index
@@ -319,7 +319,7 @@ def _table_around(folder: str, storage_options: Mapping[str, str] | None) -> str
     """The folder of the table that contains `folder`. Data files alone do not show which rows are deleted."""
     scheme, separator, path = folder.rpartition("://")
     for above in (path, *map(str, PurePosixPath(path).parents)):
-        if not separator and is_table_folder(above):
+        if not separator and table_kind(above) is not None:
             return above
         if separator and above != "." and has_log_at(f"{scheme}://{above}", storage_options):
             return f"{scheme}://{above}"

@@ -20,7 +20,6 @@ from zonebloom.formats.parquet.row_groups import (
     DICTIONARY_OFFSET,
     ENCODINGS,
     NUM_VALUES,
-    OFFSET_INDEX,
     UNCOMPRESSED_BYTES,
     column_metadata,
     is_encrypted,
@@ -115,17 +114,6 @@ class DataFile:
     def row_group_rows(self) -> tuple[int, ...]:
         """Rows of each row group."""
         return self._footer.row_group_rows
-
-    def has_page_index(self, group: int) -> bool:
-        """Whether each column chunk of the row group has a page index.
-
-        Raises
-        ------
-        DataFileError
-            The footer is damaged.
-        """
-        with self._decoding():
-            return all(OFFSET_INDEX in self._footer.chunk(group, leaf) for leaf in range(self._metadata.num_columns))
 
     @property
     def row_group_bytes(self) -> tuple[int, ...]:

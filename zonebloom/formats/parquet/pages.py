@@ -110,13 +110,8 @@ class _Plan:
     positions: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A plan with fetched and checked pages."""
-
-    plan: _Plan
-    chunks: list[bytes]
-    """Parquet's ColumnChunk of each leaf, with the positions of its pages in the fetched memory."""
+_Fetched: TypeAlias = tuple[_Plan, list[bytes]]
+"""A plan, and Parquet's ColumnChunk of each leaf, with the positions of its checked pages in the fetched memory."""
 
 
 def read_cuts(source: StoredFile, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> dict[str, Cut]:
@@ -202,7 +197,7 @@ def _pays(plan: _Plan) -> bool:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _fetched(source: StoredFile, plans: Sequence[_Plan]) -> tuple[list[_Found], pa.Buffer]:
+def _fetched(source: StoredFile, plans: Sequence[_Plan]) -> tuple[list[_Fetched], pa.Buffer]:
     """The plans whose pages agree with their page indexes, and the pages of all plans in one buffer."""
     spans = [span for plan in plans for leaf in plan.leaves for span in leaf.spans]
     fetched = _read_together(source, spans)
@@ -216,7 +211,7 @@ def _fetched(source: StoredFile, plans: Sequence[_Plan]) -> tuple[list[_Found], 
             position += sum(size for _offset, size in leaf.spans)
         whole = [chunk for chunk in chunks if chunk is not None]
         if len(whole) == len(chunks):
-            sound.append(_Found(plan, whole))
+            sound.append((plan, whole))
     return sound, fetched
 
 
@@ -256,26 +251,25 @@ def _checked(leaf: _Leaf, num_rows: int, memory: memoryview, position: int) -> b
 # --- decoding ---------------------------------------------------------------------------------------------------------
 
 
-def _decoded(footer: Footer, sound: Sequence[_Found], fetched: pa.Buffer) -> dict[str, Cut]:
+def _decoded(footer: Footer, sound: Sequence[_Fetched], fetched: pa.Buffer) -> dict[str, Cut]:
     """The rows of the plans from the pages in `fetched`; without plans that pyarrow decodes to other types or rows."""
     cuts = {}
-    by_rows: dict[int, list[_Found]] = {}
-    for ready in sound:
-        by_rows.setdefault(ready.plan.num_wanted, []).append(ready)
+    by_rows: dict[int, list[_Fetched]] = {}
+    for plan, chunks in sound:
+        by_rows.setdefault(plan.num_wanted, []).append((plan, chunks))
     for num_wanted, together in by_rows.items():
-        numbers = tuple(ready.plan.number for ready in together)
+        numbers = tuple(plan.number for plan, _ in together)
         fields = [footer.schema.field(number) for number in numbers]
         try:
-            written = _footer(footer, numbers, [chunk for ready in together for chunk in ready.chunks], num_wanted)
+            written = _footer(footer, numbers, [chunk for _, chunks in together for chunk in chunks], num_wanted)
             reader = pq.ParquetFile(pa.BufferReader(fetched), metadata=metadata_of(written), pre_buffer=False)
             table = _first_rows(reader, num_wanted)
         except (pa.ArrowException, OSError, ThriftError):
             continue
         is_as_promised = table.num_rows == num_wanted and table.schema.names == [field.name for field in fields]
         if is_as_promised and table.schema.types == [field.type for field in fields]:
-            for ready, values in zip(together, table.columns, strict=True):
-                name = footer.schema.field(ready.plan.number).name
-                cuts[name] = Cut(values, ready.plan.first_rows, ready.plan.positions)
+            for (plan, _), field, values in zip(together, fields, table.columns, strict=True):
+                cuts[field.name] = Cut(values, plan.first_rows, plan.positions)
     return cuts
 
 

@@ -132,18 +132,6 @@ def read_int(data: Bytes, position: int) -> int:
     return _zigzag(data, position)[0]
 
 
-@_within("bytes")
-def read_bytes(data: Bytes, position: int) -> bytes:
-    """The bytes, or the text in UTF-8, at `position`.
-
-    Raises
-    ------
-    ThriftError
-        There are none.
-    """
-    return bytes(_value(data, position, BINARY, 0)[0])
-
-
 @_within("a list")
 def read_list_header(data: Bytes, position: int) -> tuple[int, int, int]:
     """Number and type code of the elements of the list at `position`, and the position of the first element.

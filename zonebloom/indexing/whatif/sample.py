@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 
 from zonebloom.bloom import hashing
 from zonebloom.errors import DataFileError
-from zonebloom.formats import DataFile, DatasetSnapshot
+from zonebloom.formats import DatasetSnapshot
+from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.ground.arrow import unwrapped
 from zonebloom.indexing.whatif.trial import Outcome, Trial, trials
