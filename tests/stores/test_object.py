@@ -96,19 +96,6 @@ def test_an_object_of_any_name_comes_back(s3: Bucket, name, folder):
         open_store(s3.url(folder), s3.options).size(name)
 
 
-def test_a_size_is_not_remembered_for_long(s3: Bucket, monkeypatch):
-    store = open_store(s3.url("x"), s3.options)
-    s3.put("x/one", b"0123456789")
-    assert store.read("one") == b"0123456789"
-    with s3.server.recorded() as requests:
-        assert store.size("one") == 10
-    assert requests == []
-    s3.delete("x/one")
-    monkeypatch.setattr(object_store, "_FRESH_SECONDS", 0.0)
-    with pytest.raises(FileNotFoundError):
-        store.size("one")
-
-
 def test_ranges_past_the_end_are_short(s3: Bucket):
     store = open_store(s3.url("x"), s3.options)
     s3.put("x/one", b"0123456789")

@@ -101,7 +101,9 @@ class SegmentEntry:
             raise CorruptIndexError(f"span {number} of segment {self.path} must have checksum {wanted}", got=actual)
 
     def read_spans(self, store: Store, numbers: Sequence[int], most_bytes: int) -> list[bytes]:
-        """Some spans of the file, each of at most `most_bytes`, checked like the size of the file.
+        """Some spans of the file, the last one among them, each of at most `most_bytes`, checked.
+
+        A byte more is read than the last one has: a file that is longer fails its checksum.
 
         Raises
         ------
@@ -110,14 +112,11 @@ class SegmentEntry:
         """
         starts = [0, *accumulate(span.num_bytes for span in self.spans)]
         ranges = [(starts[number], self.spans[number].num_bytes) for number in numbers]
-        if max(length for _, length in ranges) > most_bytes:
-            raise CorruptIndexError(
-                f"parts of segment {self.path} that are read at once must have at most {most_bytes} bytes",
-                got=max(length for _, length in ranges),
-            )
+        if (most := max(length for _, length in ranges)) > most_bytes:
+            raise CorruptIndexError(f"ends of segment {self.path} must have at most {most_bytes} bytes", got=most)
+        *others, (offset, length) = ranges
         with reading(f"segment {self.path}"):
-            blobs = store.read_ranges(self.path, ranges)
-            self.check_size(store.size(self.path))  # a remote store knows it from the reads
+            blobs = store.read_ranges(self.path, [*others, (offset, length + 1)])
         for number, blob in zip(numbers, blobs, strict=True):
             self.check_span(number, blob)
         return blobs

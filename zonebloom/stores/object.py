@@ -9,13 +9,11 @@ Spec: specs/index-format.md#object-stores
 from __future__ import annotations
 
 import contextlib
-import math
 import mmap
 import os
 import posixpath
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -34,8 +32,6 @@ from zonebloom.stores.object_file import ObjectFile
 from zonebloom.stores.ranges import PART_BYTES, coalesced, cut
 from zonebloom.stores.store import Level, Traffic
 
-_FRESH_SECONDS = 1.0
-"""Seconds for which the size of an object that was read is used without asking again."""
 _PARTS_IN_MEMORY = 16
 """Parts, of at most 8 MiB, that are fetched at once and then written to the temporary file."""
 _HEADS = 64
@@ -119,7 +115,6 @@ class ObjectStore:
         self._url = Url.parse(location)
         self.options = options
         self._client = ObjectClient(self._url, options)
-        self._sizes: dict[str, tuple[int, float]] = {}
         self._ahead: dict[str, dict[tuple[int, int], Future[Part]]] = {}
         """By path, the ranges that are fetched ahead."""
 
@@ -145,18 +140,12 @@ class ObjectStore:
         return self._client.traffic
 
     def size(self, path: str) -> int:
-        """Bytes of the object at `path`; no request if the object was read within the last second."""
-        size, seen = self._sizes.get(path, (0, -math.inf))
-        return size if time.monotonic() - seen < _FRESH_SECONDS else self._client.head(self._url.key_of(path)).size
-
-    def _saw(self, path: str, size: int) -> None:
-        self._sizes[path] = (size, time.monotonic())
+        """Bytes of the object at `path`."""
+        return self._client.head(self._url.key_of(path)).size
 
     def read(self, path: str) -> bytes:
         """As `Store.read`."""
-        data = self._client.get_whole(self._url.key_of(path))
-        self._saw(path, len(data))
-        return data
+        return self._client.get_whole(self._url.key_of(path))
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """As `Store.read_ranges`.
@@ -168,9 +157,7 @@ class ObjectStore:
             self._ahead.pop(path, None)  # maybe those of another thread: then that one reads its ranges itself
             pieces = [(offset, part.result()[0]) for (offset, _), part in ahead.items()]
             return [cut(pieces, offset, length) for offset, length in ranges]
-        blobs, size = self._client.get_ranges(self._url.key_of(path), ranges)
-        self._saw(path, size)
-        return blobs
+        return self._client.get_ranges(self._url.key_of(path), ranges)
 
     def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
         """As `Store.will_need`, for one later call of `read_ranges`."""
@@ -184,7 +171,6 @@ class ObjectStore:
         if sparse_size is not None:
             return ObjectMapping(self._client, self._url.key_of(path), sparse_size)
         first, (size, *_) = self._client.get(self._url.key_of(path), 0, PART_BYTES)
-        self._saw(path, size)
         mapping = ObjectMapping(self._client, self._url.key_of(path), size)
         mapping.put(0, first)
         mapping.need([(0, size)])
@@ -283,7 +269,6 @@ class ObjectStore:
     def delete(self, path: str) -> None:
         """As `Store.delete`."""
         self._client.delete(self._url.key_of(path))
-        self._sizes.pop(path, None)
 
 
 def _covers(wanted: tuple[int, int], part: tuple[int, int]) -> bool:

@@ -218,17 +218,15 @@ class ObjectClient:
         """`get` in another thread."""
         return _pool_for(length).submit(self.get, key, start, length, expected)
 
-    def get_ranges(
-        self, key: str, ranges: Sequence[tuple[int, int]], expected: Version | None = None
-    ) -> tuple[list[bytes], int]:
-        """The bytes of each `(offset, length)`, fewer at the end of the object; and the object's size.
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]], expected: Version | None = None) -> list[bytes]:
+        """The bytes of each `(offset, length)`, fewer at the end of the object.
 
         Ranges less than 256 KiB apart are fetched by one request; the requests are made in parallel.
         """
-        parts = coalesced(ranges) or [(0, 1)]
+        parts = coalesced(ranges)
         fetched = self.get_parts(key, parts, expected)
         pieces = [(start, data) for (start, _), (data, _) in zip(parts, fetched, strict=True)]
-        return [cut(pieces, offset, length) for offset, length in ranges], fetched[0][1].size
+        return [cut(pieces, offset, length) for offset, length in ranges]
 
     def list_all(self, prefix: str, known_names: Iterable[str] = ()) -> list[tuple[str, Fingerprint]]:
         """The keys of all objects below the folder `prefix`, in order, each with its fingerprint.

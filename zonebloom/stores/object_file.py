@@ -69,7 +69,7 @@ class ObjectFile:
         ahead = self._ahead
         missing = [part for part in whole if part[1] and not (ahead and ahead.has(*part))]
         with self._explained():
-            blobs = self._client.get_ranges(self._key, missing, self._version)[0] if missing else []
+            blobs = self._client.get_ranges(self._key, missing, self._version) if missing else []
             fetched = dict(zip(missing, blobs, strict=True))
             return [
                 fetched[part] if part in fetched else cut(ahead.read(*part), *part) if ahead and part[1] else b""

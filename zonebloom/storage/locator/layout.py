@@ -25,7 +25,7 @@ from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import read_batches, reading
 from zonebloom.storage.json_fields import integer
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, positions_of, runs_of
+from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, encoded_runs, positions_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -149,11 +149,7 @@ def encode_tail(layout: LocatorLayout, positions: ZonePositions) -> pa.Buffer:
         _ROOTS_KEY: base64.b64encode(np.array(layout.roots, "<u8").tobytes()),
         _DEVIATIONS_KEY: base64.b64encode(np.array(layout.deviations, "<i4").tobytes()),
     }
-    runs = runs_of(positions).replace_schema_metadata(metadata)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, runs.schema) as writer:
-        writer.write_batch(runs)
-    return sink.getvalue()
+    return encoded_runs(positions, metadata)
 
 
 def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, ZonePositions]:

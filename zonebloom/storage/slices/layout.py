@@ -27,7 +27,7 @@ from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import check_columns, read_batches, reading
 from zonebloom.storage.json_fields import array, integer, record
 from zonebloom.storage.sealed_rows import CHECKSUM_BYTES
-from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, positions_of, runs_of
+from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, encoded_runs, positions_of
 
 PAGE_BYTES = 4096
 WORDS_PER_BLOCK = 8
@@ -162,13 +162,10 @@ def encode(layout: GroupLayout, positions: ZonePositions) -> dict[bytes, bytes]:
 
     Spec: specs/slices.md#metadata
     """
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, RUN_SCHEMA) as writer:
-        writer.write_batch(runs_of(positions))
     described = {"version": _LAYOUT_VERSION, **asdict(layout)}
     return {
         _LAYOUT_KEY: json.dumps(described, separators=(",", ":")).encode(),
-        _ZONES_KEY: base64.b64encode(sink.getvalue()),
+        _ZONES_KEY: base64.b64encode(encoded_runs(positions)),
     }
 
 

@@ -5,6 +5,7 @@ Spec: specs/slices.md#zone-runs
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,6 +55,14 @@ def runs_of(positions: ZonePositions) -> pa.RecordBatch:
         ],
         schema=RUN_SCHEMA,
     )
+
+
+def encoded_runs(positions: ZonePositions, metadata: Mapping[bytes, bytes] | None = None) -> pa.Buffer:
+    """An Arrow IPC stream of the zone runs of `positions`; its schema has the `metadata`."""
+    runs, sink = runs_of(positions).replace_schema_metadata(metadata), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, runs.schema) as writer:
+        writer.write_batch(runs)
+    return sink.getvalue()
 
 
 def positions_of(runs: pa.RecordBatch, num_zones: int, where: str) -> ZonePositions:
