@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from tests import reference
 from zonebloom.bloom.sizing import (
     MAX_BLOCKS,
+    check_fpp,
+    check_rows_per_zone,
+    check_sizing,
     expected_fpp,
     num_blocks_for,
     putze_fpp,
 )
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.ground.options import check_fpp, check_rows_per_zone, check_sizing
 
 SPEC = Path(__file__).parents[2] / "specs" / "sizing.md"
 PROBABILITIES = [0.5, 0.1, 0.01, 0.001, 0.00057, 1e-5, 1e-8, 1e-12]

@@ -43,13 +43,13 @@ from zonebloom.errors import (
     InvalidArgumentError,
     ZoneBloomError,
 )
-from zonebloom.ground.options import BuildOptions, IndexOptions, Kind
 from zonebloom.index.index import Index
 from zonebloom.indexing.create import build
 from zonebloom.predicates import And
 from zonebloom.search.query import Query
 from zonebloom.storage.fragments import read_fragments
 from zonebloom.storage.manifest import Manifest, _parsed, list_versions, read_version
+from zonebloom.storage.options import BuildOptions, IndexOptions, Kind
 from zonebloom.storage.snapshot import load_snapshot
 
 PATHS = tuple(f"f{number}.parquet" for number in range(6))

@@ -15,8 +15,8 @@ import pytest
 
 import zonebloom as zb
 from zonebloom.bloom.hashing import hash_values
+from zonebloom.bloom.sizing import SIZINGS
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
-from zonebloom.ground.options import SIZINGS
 from zonebloom.indexing.whatif import advice
 from zonebloom.types import Forecast
 

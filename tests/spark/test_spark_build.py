@@ -145,8 +145,8 @@ def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path,
 def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_path):
     from zonebloom.engines.spark.executors import perform, pickled
     from zonebloom.formats import open_dataset
-    from zonebloom.ground.options import IndexOptions
     from zonebloom.indexing.fill import BuildPlan, inspect
+    from zonebloom.storage.options import IndexOptions
 
     dataset = open_dataset(flat_lake.root).pin()
     fragments = [inspect(dataset, path, fingerprint, 7)[0] for path, fingerprint in dataset.list().items()]

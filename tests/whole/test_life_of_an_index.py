@@ -30,8 +30,8 @@ from hypothesis.stateful import (
 import zonebloom as zb
 from tests.depth import at_depth
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
-from zonebloom.ground.options import KINDS
 from zonebloom.ground.reasons import ReasonCode
+from zonebloom.storage.options import KINDS
 
 LIVES = int(os.environ.get("ZONEBLOOM_LIVES") or at_depth(120, 5))
 STEPS = 50

@@ -4,7 +4,7 @@
 module         what lives there
 =============  ==================================================================================
 ``addresses``  row addresses: fragment and row offset in one uint64
-``sizing``     false positive probability of (ndv, blocks), and its inverse
+``sizing``     parameters of filters; false positive probability of (ndv, blocks), and its inverse
 ``hashing/``   Arrow values to uint64 hashes
 ``sbbf``       `Sbbf`, one filter
 ``physical_values``  the bytes that Parquet hashes for its own filters

@@ -19,10 +19,9 @@ import numpy.typing as npt
 
 from zonebloom.bloom import kernels_in_numpy
 from zonebloom.bloom.numba_loading import kernels_to_read
-from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, num_blocks_for
+from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, check_fpp, num_blocks_for
 from zonebloom.bloom.split_block import fold, measured_fpp
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.ground.options import check_fpp
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,11 +19,17 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal, get_args
 
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.ground.options import check_fpp, check_sizing
 
+Sizing = Literal["power_of_two", "exact", "adaptive", "parquet"]
+SIZINGS: Final[tuple[Sizing, ...]] = get_args(Sizing)
+
+ROWS_PER_ZONE: Final = 8192
+"""Rows: Lance's default."""
+FPP: Final = 0.00057
+"""Probability for a full zone of distinct values: Lance's default."""
 BLOCK_BYTES: Final = 32
 BLOCK_BITS: Final = 256
 MAX_BLOCKS: Final = 1 << 22
@@ -38,6 +44,43 @@ _BIT_SET: Final = tuple(1 - (31 / 32) ** k for k in range(9))
 _SIGNED_BINOMIALS: Final = tuple((-1) ** k * math.comb(8, k) for k in range(9))
 # Below this the closed form has lost half of its 16 digits to cancellation.
 _CLOSED_FORM_FLOOR: Final = 1e-8
+
+
+def check_fpp(fpp: float) -> None:
+    """Check that `fpp` is in the open interval (0, 1).
+
+    Raises
+    ------
+    InvalidArgumentError
+        `fpp` is outside the interval, NaN, or not a number.
+    """
+    if isinstance(fpp, bool) or not isinstance(fpp, int | float) or not 0 < fpp < 1:
+        raise InvalidArgumentError("fpp must be a number in the open interval (0, 1)", got=f"{fpp!r}")
+
+
+def check_rows_per_zone(rows_per_zone: int) -> None:
+    """Check that `rows_per_zone` is a whole number from 1 to 2^32 - 1.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `rows_per_zone` is another value.
+    """
+    is_whole = isinstance(rows_per_zone, int) and not isinstance(rows_per_zone, bool)
+    if not is_whole or not 1 <= rows_per_zone < 1 << 32:
+        raise InvalidArgumentError("rows_per_zone must be an integer from 1 to 2^32 - 1", got=f"{rows_per_zone!r}")
+
+
+def check_sizing(sizing: str) -> None:
+    """Check that `sizing` names one of `SIZINGS`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it does not.
+    """
+    if sizing not in SIZINGS:
+        raise InvalidArgumentError(f"sizing must be one of {', '.join(SIZINGS)}", got=f"{sizing!r}")
 
 
 def num_blocks_for(ndv: int, fpp: float, sizing: str) -> int:

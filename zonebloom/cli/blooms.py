@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
+from zonebloom.bloom.sizing import SIZINGS
 from zonebloom.cli.options import PROBABILITY, common_options, is_json, storage_options
 from zonebloom.cli.output import print_json, say
 from zonebloom.cli.root import app
 from zonebloom.cli.values import typed_value
 from zonebloom.errors import Words
-from zonebloom.ground.options import SIZINGS
 from zonebloom.ground.reasons import counted
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zonebloom.bloom.numba_loading import compile_seconds
+from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE, SIZINGS
 from zonebloom.cli.options import (
     AT_LEAST_ONE,
     PROBABILITY,
@@ -23,9 +24,9 @@ from zonebloom.cli.options import (
 )
 from zonebloom.cli.output import print_json, print_list, say, say_done, shown
 from zonebloom.cli.root import app
-from zonebloom.ground.options import FPP, KINDS, ROWS_PER_ZONE, SIZINGS
 from zonebloom.ground.reasons import counted, wrapped
 from zonebloom.ground.rendering import Results, plain
+from zonebloom.storage.options import KINDS
 
 if TYPE_CHECKING:
     from zonebloom.index.index import Index

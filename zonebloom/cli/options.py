@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.ground.options import COMMIT_EVERY
+from zonebloom.storage.options import COMMIT_EVERY
 from zonebloom.stores.locations import absolute, is_url
 
 _Decorator = Callable[[Any], Any]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zonebloom.bloom.sizing import SIZINGS
 from zonebloom.cli.options import (
     AT_LEAST_ONE,
     PROBABILITY,
@@ -25,9 +26,9 @@ from zonebloom.cli.options import (
 from zonebloom.cli.output import print_list, say, say_done, show, shown
 from zonebloom.cli.root import app
 from zonebloom.errors import IndexNotFoundError, Words
-from zonebloom.ground.options import KINDS, SIZINGS
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import plain
+from zonebloom.storage.options import KINDS
 
 if TYPE_CHECKING:
     from zonebloom.index.index import Index

@@ -4,10 +4,9 @@
 module         what lives there
 =============  =====================================================================
 ``arrow``      Arrow arrays and types, without slow imports
-``options``    parameters of an index and of a build, checked
 ``reasons``    why rows cannot be excluded, or why a result is what it is
 ``rendering``  results as text and as HTML
-``threads``    ``concurrently``: work done by threads, with its results in order
+``threads``    ``concurrently``: work done by threads, with its results in order; ``num_cores``
 ``version``    the version of zonebloom
 =============  =====================================================================
 """

@@ -12,24 +12,26 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE
 from zonebloom.errors import IndexNotFoundError, Words
 from zonebloom.formats import open_dataset
 from zonebloom.formats.index_location import is_index_name, is_relative, places_of
 from zonebloom.formats.table_folders import METADATA_SUFFIX, is_catalog_name
-from zonebloom.ground.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, BuildOptions, IndexOptions
 from zonebloom.ground.threads import concurrently
 from zonebloom.index.index import Index
 from zonebloom.storage.manifest import list_versions
+from zonebloom.storage.options import COMMIT_EVERY, BuildOptions, IndexOptions
 from zonebloom.storage.snapshot import load_snapshot
 from zonebloom.stores.locations import absolute, is_url
 from zonebloom.stores.open import open_store
 
 if TYPE_CHECKING:
-    from zonebloom.ground.options import Kind, Sizing
+    from zonebloom.bloom.sizing import Sizing
     from zonebloom.indexing.fill import Runner
     from zonebloom.indexing.progress import Progress
     from zonebloom.indexing.versions import Removal
     from zonebloom.search.zone_table import ZoneTable
+    from zonebloom.storage.options import Kind
     from zonebloom.stores.store import Store
 
 _log = logging.getLogger("zonebloom")

@@ -22,7 +22,6 @@ import pyarrow as pa
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
 from zonebloom.formats import Dataset, DatasetSnapshot, dataset_from_json, open_dataset
 from zonebloom.ground.arrow import schema_without_views
-from zonebloom.ground.options import COMMIT_EVERY, BuildOptions
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Predicate
@@ -31,13 +30,14 @@ from zonebloom.search.query import Query
 from zonebloom.search.searchable import Searchable
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
+from zonebloom.storage.options import COMMIT_EVERY, BuildOptions
 from zonebloom.storage.snapshot import Snapshot, load_snapshot, load_trusted
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.store import Store, Traffic
 
 if TYPE_CHECKING:
+    from zonebloom.bloom.sizing import Sizing
     from zonebloom.formats.hive import Partitions
-    from zonebloom.ground.options import Kind, Sizing
     from zonebloom.ground.rendering import Results
     from zonebloom.indexing.fill import Runner
     from zonebloom.indexing.lance_export import LanceExport
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from zonebloom.search.arrow_dataset import IndexedDataset
     from zonebloom.search.status import IndexedColumn, Status
     from zonebloom.search.zone_table import ZoneTable
+    from zonebloom.storage.options import Kind
 
 _REFRESH_ATTEMPTS = 4
 _Answer = TypeVar("_Answer")

@@ -28,7 +28,6 @@ from zonebloom.errors import (
     StorageError,
     UnsupportedTypeError,
 )
-from zonebloom.ground.options import BuildOptions, has_bloom
 from zonebloom.indexing.fill import BuildPlan, Inspected, Runner, Threads, as_declared, check_any, default_workers
 from zonebloom.indexing.optimize import MOST_LOCATORS, optimize_column
 from zonebloom.indexing.plan import UNKNOWN_TYPE, Plan, options_of
@@ -36,6 +35,7 @@ from zonebloom.indexing.progress import reporting
 from zonebloom.storage.commit import commit_change, release_ids, reserve_ids
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions
+from zonebloom.storage.options import BuildOptions, has_bloom
 from zonebloom.storage.segment import runs
 from zonebloom.storage.transaction import Change, ColumnChange
 from zonebloom.stores.store import Store, delete_all, undoing

@@ -27,7 +27,6 @@ from zonebloom.errors import (
     Words,
 )
 from zonebloom.formats import DatasetSnapshot
-from zonebloom.ground.options import BuildOptions, IndexOptions
 from zonebloom.indexing.apply import apply, inspected, runner_for
 from zonebloom.indexing.fill import Runner
 from zonebloom.indexing.optimize import finish
@@ -37,6 +36,7 @@ from zonebloom.predicates.selection import RowSelection
 from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import list_versions
+from zonebloom.storage.options import BuildOptions, IndexOptions
 from zonebloom.storage.snapshot import Snapshot, load_trusted
 from zonebloom.storage.transaction import NO_VERSION, ColumnChange
 from zonebloom.storage.zone_segment import ZoneSegmentWriter

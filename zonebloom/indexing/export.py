@@ -15,11 +15,11 @@ from zonebloom.bloom.zones import BlockFilters, zone_schema
 from zonebloom.errors import CorruptIndexError, IndexNotFoundError, StaleIndexError, Words
 from zonebloom.ground.arrow import compute as pc
 from zonebloom.ground.arrow import from_numpy
-from zonebloom.ground.options import has_bloom
 from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.zone_table import ZoneTable
 from zonebloom.storage.fragments import is_in_runs
 from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.options import has_bloom
 from zonebloom.storage.snapshot import Snapshot
 
 

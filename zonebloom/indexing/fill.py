@@ -25,11 +25,11 @@ from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot, OpenedFile
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
-from zonebloom.ground.options import IndexOptions, has_bloom, has_locator, num_cores
-from zonebloom.ground.threads import concurrently
+from zonebloom.ground.threads import concurrently, num_cores
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.locator.build import PART_PAIRS, LocatorBuilder, LocatorParts
 from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.options import IndexOptions, has_bloom, has_locator
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.stores.fingerprint import Fingerprint, wait_until_settled

@@ -19,13 +19,14 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.sizing import SIZINGS, Sizing
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
 from zonebloom.formats.index_location import is_under
-from zonebloom.ground.options import SIZINGS, IndexOptions, Sizing
 from zonebloom.storage.fragments import FragmentTable, is_in_runs
 from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.options import IndexOptions
 from zonebloom.storage.segment import SegmentEntry, column_folder, covered_by
 from zonebloom.storage.snapshot import Snapshot
 from zonebloom.stores.fingerprint import Fingerprint

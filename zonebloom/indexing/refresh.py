@@ -14,11 +14,11 @@ from typing import Any
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions
-from zonebloom.ground.options import BuildOptions
 from zonebloom.ground.reasons import counted, gone_zones
 from zonebloom.ground.rendering import Result
 from zonebloom.indexing.apply import apply
 from zonebloom.indexing.plan import Mode, Scope, check_mode, options_of, plan_refresh
+from zonebloom.storage.options import BuildOptions
 from zonebloom.storage.snapshot import Snapshot
 
 

@@ -21,12 +21,12 @@ from zonebloom.errors import CorruptIndexError, InvalidArgumentError, InvalidZon
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.ground.arrow import distinct
-from zonebloom.ground.options import has_bloom
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import Result
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.options import has_bloom
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

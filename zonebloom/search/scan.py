@@ -22,8 +22,7 @@ from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgument
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.ground.arrow import from_numpy, plain_array, rounds_floats, some_leaf, to_numpy, without_views
-from zonebloom.ground.options import num_cores
-from zonebloom.ground.threads import concurrently
+from zonebloom.ground.threads import concurrently, num_cores
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.plain_matcher import plain_matcher
 from zonebloom.predicates.row_filter import to_expression

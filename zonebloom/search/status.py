@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from zonebloom.ground.options import Kind, has_bloom
 from zonebloom.ground.reasons import Reason, ReasonCode, counted, gone_zones, percent, summed_up
 from zonebloom.ground.rendering import Result, Results, label
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.options import Kind, has_bloom
 from zonebloom.storage.snapshot import Snapshot
 
 _TABLE_VERSIONS = ("table_version", "snapshot_id")

@@ -5,6 +5,7 @@ A column has segments, and a segment answers hashes with zones.
 =================  ============================================================
 module             what lives there
 =================  ============================================================
+``options``        what a column is built with, and how
 ``manifest``       the version file: columns, their segments, lists of fragments
 ``fragments``      the data files that a version describes
 ``segment``        what a version file says of one segment, and which files it covers

@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
+from zonebloom.bloom.sizing import SIZINGS
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.formats import Declared
-from zonebloom.ground.options import KINDS, SIZINGS, Kind
 from zonebloom.storage.arrow_file import read_schema, reading
 from zonebloom.storage.fragments import FragmentListEntry
 from zonebloom.storage.json_fields import (
@@ -38,6 +38,7 @@ from zonebloom.storage.json_fields import (
     record,
     text,
 )
+from zonebloom.storage.options import KINDS, Kind
 from zonebloom.storage.segment import Runs, SegmentEntry, Span, checksum, count_zones
 from zonebloom.stores.store import Store
 

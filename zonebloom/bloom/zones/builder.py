@@ -16,13 +16,20 @@ import pyarrow as pa
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
-from zonebloom.bloom.sizing import BLOCK_BYTES, num_blocks_for
+from zonebloom.bloom.sizing import (
+    BLOCK_BYTES,
+    FPP,
+    ROWS_PER_ZONE,
+    Sizing,
+    check_fpp,
+    check_rows_per_zone,
+    num_blocks_for,
+)
 from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import zone_schema
 from zonebloom.bloom.zones.table import MAX_ZONES_PER_BATCH, ZoneTable
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.ground.arrow import unwrapped
-from zonebloom.ground.options import FPP, ROWS_PER_ZONE, Sizing, check_fpp, check_rows_per_zone
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,8 +10,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from zonebloom.bloom.sizing import check_fpp, check_rows_per_zone
 from zonebloom.errors import InvalidZoneTableError
-from zonebloom.ground.options import check_fpp, check_rows_per_zone
 
 ZONE_FIELDS = (
     pa.field("fragment_id", pa.uint64(), nullable=False),

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE, Sizing
 from zonebloom.engines.spark.catalog import Catalog, Place
 from zonebloom.engines.spark.executors import session_of
 from zonebloom.engines.spark.explain import Explained
@@ -28,7 +29,6 @@ from zonebloom.engines.spark.scan.read import lake_of, layout_of
 from zonebloom.engines.spark.scan.row_ranges import map_candidates, searched
 from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.formats.hive import Partitions
-from zonebloom.ground.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Kind, Sizing
 from zonebloom.index.doors import build_index
 from zonebloom.index.index import Index
 from zonebloom.indexing.optimize import Optimization
@@ -38,6 +38,7 @@ from zonebloom.indexing.refresh import Refresh
 from zonebloom.indexing.versions import Vacuum
 from zonebloom.search.explain import explain
 from zonebloom.search.result import SearchResult
+from zonebloom.storage.options import COMMIT_EVERY, Kind
 
 Source = Any
 """A path, a list of paths, a table of Spark's catalog by name, or a DataFrame that is a plain scan of files."""

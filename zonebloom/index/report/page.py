@@ -11,11 +11,11 @@ from string import Template
 
 import numpy as np
 
-from zonebloom.ground.options import has_bloom
 from zonebloom.ground.reasons import counted, percent
 from zonebloom.ground.rendering import Results, Share, Table, as_html, listed
 from zonebloom.index.report.content import Content, FileState, KeptRanges
 from zonebloom.search.explain import Explanation
+from zonebloom.storage.options import has_bloom
 
 _LONGEST_CONDITION = 100
 _LONGEST_TABLE = 50

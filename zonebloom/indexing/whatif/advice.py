@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zonebloom.bloom.locator_pages import KEY_BITS
-from zonebloom.bloom.sizing import BLOCK_BYTES, expected_fpp, num_blocks_for
-from zonebloom.ground.options import Sizing
+from zonebloom.bloom.sizing import BLOCK_BYTES, Sizing, expected_fpp, num_blocks_for
 from zonebloom.ground.rendering import Result, text
 from zonebloom.indexing.whatif.forecast import MUCH_SMALLER, build_options
 from zonebloom.search.view import View

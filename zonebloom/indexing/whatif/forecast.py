@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from zonebloom.ground.options import FPP, ROWS_PER_ZONE, Sizing
+from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE, Sizing
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import Result, Table, Whole, text
 

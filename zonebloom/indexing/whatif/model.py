@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from zonebloom.bloom import hashing
+from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE, check_fpp, check_rows_per_zone
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.formats import open_dataset
-from zonebloom.ground.options import FPP, ROWS_PER_ZONE, BuildOptions, check_fpp, check_rows_per_zone, num_cores
 from zonebloom.ground.reasons import percent
+from zonebloom.ground.threads import num_cores
 from zonebloom.indexing.create import partition_column_error
 from zonebloom.indexing.fill import Threads, check_any, units_of
 from zonebloom.indexing.whatif.forecast import Forecast, Option, Verdict
 from zonebloom.indexing.whatif.sample import Sample, SampledZone, count_zones, take_sample
 from zonebloom.indexing.whatif.trial import Outcome
+from zonebloom.storage.options import BuildOptions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

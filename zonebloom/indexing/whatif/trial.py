@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.sizing import SIZINGS, Sizing
 from zonebloom.bloom.zones import ZoneBuilder, zone_schema
-from zonebloom.ground.options import SIZINGS, Sizing
 from zonebloom.storage.locator.build import LocatorBuilder, LocatorParts
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.segment import SegmentEntry

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.locator_pages import MAX_ZONES
+from zonebloom.bloom.sizing import check_rows_per_zone
 from zonebloom.bloom.zones import ZonePositions
-from zonebloom.ground.options import check_rows_per_zone
 from zonebloom.ground.threads import concurrently
 from zonebloom.storage.locator.writer import LocatorWriter
 from zonebloom.storage.segment import SegmentEntry

@@ -22,7 +22,6 @@ from zonebloom.engines.spark.indexing import tasks
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.table import TableSnapshot
-from zonebloom.ground.options import has_bloom, has_locator
 from zonebloom.indexing.fill import (
     BuildPlan,
     BuiltColumns,
@@ -37,6 +36,7 @@ from zonebloom.indexing.fill import (
 from zonebloom.indexing.plan import sizing_of
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.options import has_bloom, has_locator
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.store import Store
 

@@ -1,67 +1,23 @@
-"""Options of a build, with each default written once.
+"""Options of a build, with each default written once; those of filters are in `bloom.sizing`.
 
 `IndexOptions` decide the bytes of the index; `BuildOptions` decide how the work is done, never the bytes.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
+from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE, Sizing, check_fpp, check_rows_per_zone, check_sizing
 from zonebloom.errors import InvalidArgumentError
 
-Sizing = Literal["power_of_two", "exact", "adaptive", "parquet"]
-SIZINGS: Final[tuple[Sizing, ...]] = get_args(Sizing)
 Kind = Literal["bloom", "locator", "both"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-
-ROWS_PER_ZONE: Final = 8192
-"""Rows: Lance's default."""
-FPP: Final = 0.00057
-"""Probability for a full zone of distinct values: Lance's default."""
 COMMIT_EVERY: Final = 1_000_000_000
 """Rows: some minutes of work, and a hundred versions for a hundred billion rows."""
 
 _RUNNER: Final = ("read_footers", "admit", "build", "run")
 """Methods of an `indexing.fill.Runner`."""
-_MAX_ROWS_PER_ZONE: Final = (1 << 32) - 1
-
-
-def check_fpp(fpp: float) -> None:
-    """Check that `fpp` is in the open interval (0, 1).
-
-    Raises
-    ------
-    InvalidArgumentError
-        `fpp` is outside the interval, NaN, or not a number.
-    """
-    if isinstance(fpp, bool) or not isinstance(fpp, int | float) or not 0 < fpp < 1:
-        raise InvalidArgumentError("fpp must be a number in the open interval (0, 1)", got=f"{fpp!r}")
-
-
-def check_rows_per_zone(rows_per_zone: int) -> None:
-    """Check that `rows_per_zone` is a whole number from 1 to 2^32 - 1.
-
-    Raises
-    ------
-    InvalidArgumentError
-        `rows_per_zone` is another value.
-    """
-    if not _is_whole(rows_per_zone, _MAX_ROWS_PER_ZONE):
-        raise InvalidArgumentError("rows_per_zone must be an integer from 1 to 2^32 - 1", got=f"{rows_per_zone!r}")
-
-
-def check_sizing(sizing: str) -> None:
-    """Check that `sizing` names one of `SIZINGS`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it does not.
-    """
-    if sizing not in SIZINGS:
-        raise InvalidArgumentError(f"sizing must be one of {', '.join(SIZINGS)}", got=f"{sizing!r}")
 
 
 def check_kind(kind: str) -> None:
@@ -86,8 +42,8 @@ def has_locator(kind: str) -> bool:
     return kind != "bloom"
 
 
-def _is_whole(value: Any, most: float = float("inf")) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +102,3 @@ class BuildOptions:
             raise InvalidArgumentError("progress must be True, False or a function", got=f"{self.progress!r:.80}")
         if self.runner is not None and not all(hasattr(self.runner, name) for name in _RUNNER):
             raise InvalidArgumentError("runner must be a Runner, which builds", got=f"{self.runner!r:.80}")
-
-
-def num_cores() -> int:
-    """Cores that this process may use: the default number of workers."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
