@@ -157,11 +157,11 @@ def test_a_few_misfits_do_not_slow_a_million_values(build):
     assert time.process_time() - started < 10
 
 
-NUMBERS = range(100_000)
+NUMBERS = range(30_000)
 MOSTLY_MISFITS = {
     "moments of a finer unit": (pa.timestamp("us"), pa.array(NUMBERS, pa.timestamp("ns")), [0, 1000, 2000, 3000, 4000]),
-    "NaN": (pa.float64(), np.where(np.arange(100_000) % 5, np.nan, np.arange(100_000) / 5), [0, 5, 10, 15, 20]),
-    "floats of a wider type": (pa.float32(), np.arange(100_000) / 1000, [0, 1000, 2000, 3000, 4000]),
+    "NaN": (pa.float64(), np.where(np.arange(30_000) % 5, np.nan, np.arange(30_000) / 5), [0, 5, 10, 15, 20]),
+    "floats of a wider type": (pa.float32(), np.arange(30_000) / 1000, [0, 1000, 2000, 3000, 4000]),
     "more digits": (pa.decimal128(9, 2), [Decimal(number) / 1000 for number in NUMBERS], [0, 1000, 2000, 3000, 4000]),
     "often out of range": (
         pa.decimal128(3, 2),
@@ -180,7 +180,7 @@ def test_many_misfits_do_not_slow_many_values(build, kind):
     started = time.process_time()
     assert index.exists("c", keys)[places[1]].as_py()
     assert index.search(column="c", values=keys).num_rows_kept == 5
-    assert time.process_time() - started < 20
+    assert time.process_time() - started < 6
     exact = index.exists("c", keys, exact=True).to_numpy(zero_copy_only=False)
     assert np.flatnonzero(exact).tolist() == places
 
