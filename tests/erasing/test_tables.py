@@ -254,6 +254,25 @@ def test_a_delta_table_whose_partitions_deltalake_changes_stays_as_it_is(tmp_pat
     assert zb.open_index(root).to_table("k = 2").to_pylist() == before != []
 
 
+def test_a_delta_table_that_is_restored_before_its_vacuum_keeps_its_files(tmp_path, monkeypatch):
+    root = tmp_path / "table"
+    write_deltalake(root, rows(0, 100))
+    zb.build_index(root, "text", rows_per_zone=10)
+    vacuum = DeltaTable.vacuum
+
+    def followed(table, **options):
+        monkeypatch.undo()
+        paths = vacuum(table, **options)
+        DeltaTable(root).restore(0)
+        return paths
+
+    monkeypatch.setattr(DeltaTable, "vacuum", followed)
+    done = zb.erase(root, "text", ["user '7'"])
+    assert (done.num_rows_left, on_disk(root)) == (1, [*range(100)])
+    assert len(done.removed) == 1
+    assert DeltaTable(root).file_uris() == [path.as_posix() for path in root.glob("*.parquet")]
+
+
 def table_of_structs(root) -> Path:
     write_deltalake(root, pa.table({"s": [{"text": "a"}, {"text": "b"}]}))
     zb.build_index(root, "s.text", rows_per_zone=10)

@@ -142,11 +142,13 @@ def _clean_delta(index: Index, data: DeltaDataset, journal: Journal) -> None:
     """Remove the files that the table does not name any more."""
     table = data.table()
     with _explained(data.location):
-        table.update_incremental()
         for is_dry_run in (True, False):
+            table.update_incremental()  # a vacuum removes files that a version since then has restored
             old = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=is_dry_run)
-            journal.add("removed", old)
-    holders = _unnamed(data.location, data.store.files(""), index.view().files)
+            journal.add("unnamed", old)
+    named = index.view().files
+    journal.add("removed", [path for paths in journal.all("unnamed") for path in paths if path not in named])
+    holders = _unnamed(data.location, data.store.files(""), named)
     log = f"{data.location}/_delta_log: least and greatest values of old files, until its log retention has passed"
     journal.add("holders", [*holders, log])
 
