@@ -197,4 +197,4 @@ def _age(since: datetime) -> str:
     for name, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds // length:,} {name}"
-    return counted(seconds, "second")
+    return f"{seconds} s"
