@@ -18,10 +18,9 @@ import zonebloom
 from tests.conftest import make_rows
 from tests.spark import faults
 from tests.spark.rows import shown
+from zonebloom.engines.spark import runner as building
 from zonebloom.engines.spark.executors import is_connect
-from zonebloom.engines.spark.indexing import driver as building
-from zonebloom.engines.spark.indexing import tasks
-from zonebloom.engines.spark.indexing.driver import SparkRunner
+from zonebloom.engines.spark.runner import SparkRunner
 from zonebloom.errors import (
     ColumnNotFoundError,
     IndexExistsError,
@@ -250,7 +249,7 @@ def test_the_end_of_a_build_in_steps_may_run_twice(make_lake, tmp_path):
     lake = make_lake((3000, 2500))
     place = tmp_path / "made"
     version = zonebloom.build_index(lake.root, "user_id", index=place, rows_per_zone=2, commit_every=3000).version
-    tasks.call(LocalStore(place), (partial(finish, is_merged=True), (["user_id"],)))
+    building.call(LocalStore(place), (partial(finish, is_merged=True), (["user_id"],)))
     assert zonebloom.open_index(place).version == version == 3
 
 

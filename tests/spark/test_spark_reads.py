@@ -930,7 +930,7 @@ def test_a_lake_has_the_methods_of_a_frame(any_spark, small_lake, capsys):
         ("no_such_table", "must be a table of Spark's catalog, a path, .* got no_such_table; see spark.catalog"),
         ("default.no_such_table", "must be a table of Spark's catalog, a path, .* got default.no_such_table"),
         ("/lake/day=*", r"must name one folder or file, not a pattern, got /lake/day=\*; pass the folder above"),
-        (["/tmp"], "each path of a list must be a file, got the folder /tmp; pass the folder above"),
+        (["/tmp"], "each path of a list must be a file, got /tmp, which is none; pass a folder by itself"),
     ],
 )
 def test_what_names_no_data_set_is_told_what_is_possible(spark, source, message):

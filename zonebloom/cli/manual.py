@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 
 import click
 
-from zonebloom.cli.root import ARGUMENTS, SECTIONS, app, each_command
+from zonebloom.cli.root import SECTIONS, app, each_command
 from zonebloom.ground.version import __version__
 
 _SHELLS = ("bash", "zsh", "fish")
@@ -40,31 +41,19 @@ def warm(folder: str | None) -> None:
 @click.pass_context
 def man(context: click.Context) -> None:
     """Print the manual as a man page."""
-    root = context.find_root()
     lines = [f'.TH ZONEBLOOM 1 "" "zonebloom {__version__}"', ".SH NAME"]
+    lines += ["zonebloom \\- " + _escaped(app.get_short_help_str(200)), ".SH SYNOPSIS"]
     lines += [
-        "zonebloom \\- " + _escaped(app.get_short_help_str(200)),
-        ".SH SYNOPSIS",
         "zonebloom COMMAND [OPTIONS] PATH",
+        ".SH DESCRIPTION",
+        _escaped(inspect.cleandoc(app.help or "")),
+        ".SH COMMANDS",
     ]
-    lines += [".SH DESCRIPTION", _escaped(app.help or ""), ".SH COMMANDS"]
     for name, command in each_command():
-        with click.Context(command, info_name=name, parent=root) as of_command:
-            lines += [f".SS zonebloom {name} " + _escaped(" ".join(command.collect_usage_pieces(of_command)))]
-            lines += [_escaped(command.help or "")]
-            for param in command.params:
-                if param.name in ARGUMENTS:
-                    lines += [
-                        ".TP",
-                        f".B {_escaped(param.human_readable_name)}",
-                        _escaped(ARGUMENTS[str(param.name)]),
-                    ]
-            for option in command.get_params(of_command):
-                record = option.get_help_record(of_command)
-                if record and record[1]:  # an argument has no description here
-                    lines += [".TP", f".B {_escaped(record[0])}", _escaped(record[1])]
-            for example in command.examples:
-                lines += [".PP", ".EX", _escaped(f"zonebloom {example}"), ".EE"]
+        with click.Context(command, info_name=name, parent=context.find_root(), terminal_width=72) as of_command:
+            usage = " ".join(command.collect_usage_pieces(of_command))
+            text = command.get_help(of_command).partition("\n\n")[2]
+            lines += [f".SS zonebloom {name} {_escaped(usage)}", ".nf", _escaped(text), ".fi"]
     lines += [".SH TASKS", *(f"{title}: {', '.join(names)}." for title, names in SECTIONS.items())]
     lines += [".SH EXIT STATUS", _escaped((app.epilog or "").removeprefix("Exit status: "))]
     click.echo("\n".join(lines))
@@ -72,7 +61,5 @@ def man(context: click.Context) -> None:
 
 def _escaped(text: str) -> str:
     """`text` with the characters escaped that troff would read as commands."""
-    shown = (
-        "\n".join(line.strip() for line in text.replace("\b", "").splitlines()).replace("\\", "\\e").replace("-", "\\-")
-    )
-    return "\n".join(f"\\&{line}" if line[:1] in (".", "'") else line for line in shown.splitlines())
+    lines = text.replace("\\", "\\e").replace("-", "\\-").splitlines()
+    return "\n".join(f"\\&{line}" if line[:1] in (".", "'") else line for line in lines)

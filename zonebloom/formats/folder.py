@@ -243,5 +243,7 @@ def dataset_of_files(locations: Sequence[str], storage_options: Mapping[str, str
     stats = store.stats(sorted(set(files)))
     missing = [location for location, path in zip(locations, files, strict=True) if path not in stats]
     if missing:
-        raise DataFileError("each path of a list must be a file", got=f"{missing[0]}, which is none")
+        raise DataFileError(
+            "each path of a list must be a file", got=f"{missing[0]}, which is none", do="pass a folder by itself"
+        )
     return ParquetDataset(store, "files", tuple(stats))

@@ -4,7 +4,7 @@
 work. Nothing here calls the JVM, so every call works on a Spark Connect session too.
 
 `facade` is the interface. `catalog` finds indexes and data sets by name, path or DataFrame. `executors` runs functions
-on executors. `indexing/`, `scan/` and `join/` do the work; `pushdown/` translates conditions.
+on executors, and `runner` builds there. `scan/` and `join/` read; `pushdown/` translates conditions.
 
 `ZoneBloom` is loaded when it is first used. Design: docs/design/spark.md
 """

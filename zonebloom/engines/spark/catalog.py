@@ -32,7 +32,6 @@ from zonebloom.formats.lance import LanceDataset
 from zonebloom.formats.table_folders import table_kind
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
-from zonebloom.indexing.versions import delete_index
 from zonebloom.search.view import View
 from zonebloom.stores.open import open_store
 
@@ -48,7 +47,7 @@ _COLUMNS = (
 Place: TypeAlias = str | os.PathLike[str] | None
 """The place of an index: a folder or URL, a name in the system path, or None for the default beside the data."""
 _PATTERN = re.compile(r"[*?\[{]")
-_S3 = ("s3a://", "s3n://")
+_S3 = re.compile("^s3[an]://")
 _SCANS = frozenset({"Relation", "RelationV2", "LocalRelation", "LogicalRDD", "SubqueryAlias", "View"})
 """Nodes of the analyzed plan that change neither rows nor columns."""
 _ICEBERG_FILE = "_file"
@@ -81,19 +80,7 @@ class Catalog:
         """A frame of the catalog's table if `given` is its name; otherwise `given` itself.
 
         A text with a slash is a path, and so is the name of a file or folder.
-
-        Raises
-        ------
-        InvalidArgumentError
-            `given` is a list with a folder.
         """
-        folder = next(filter(os.path.isdir, given), None) if isinstance(given, list) else None
-        if folder is not None:
-            raise InvalidArgumentError(
-                "each path of a list must be a file",
-                got=f"the folder {folder}",
-                do="pass the folder above",
-            )
         if not isinstance(given, str) or "/" in given or os.path.exists(given):  # noqa: PTH110 - never raises
             return given
         with contextlib.suppress(PySparkException):  # a text that is not a name
@@ -148,7 +135,7 @@ class Catalog:
     def opened(self, source: Any, index: Place = None, version: int | None = None) -> Index:
         """As `open`, but a text is a path."""
         if isinstance(source, (str, os.PathLike)):
-            source = re.sub(r"^s3[an]://", "s3://", os.fspath(source))
+            source = _S3.sub("s3://", os.fspath(source))
         options: dict[str, Any] = {"version": version, "storage_options": self.storage_options}
         if index is None and isinstance(source, str):
             try:
@@ -156,19 +143,18 @@ class Catalog:
             except IndexNotFoundError as error:
                 _check_is_there(source, error)
                 raise
-        options["dataset"], places = source, [self.place(index)]
+        options["dataset"], place = source, self.place(index)
         if hasattr(source, "inputFiles"):
             files = _files_of(source)
             options["dataset"] = dataset = self._data_set_of(files)
             if index is None:  # also of one file in an indexed folder, and of a folder of one indexed file
                 folder = common_folder(files)
-                places = [dataset if isinstance(dataset, str) else folder, files[0] if len(files) == 1 else folder]
+                with contextlib.suppress(IndexNotFoundError):
+                    return open_index(dataset if isinstance(dataset, str) else folder, **options)
+                place = files[0] if len(files) == 1 else folder
         elif index is None:
-            places = [_place_of(source)]
-        for place in places[:-1]:
-            with contextlib.suppress(IndexNotFoundError):
-                return open_index(str(place), **options)
-        return open_index(str(places[-1]), **options)
+            place = _place_of(source)
+        return open_index(str(place), **options)
 
     def view(self, given: Any, index: Place = None) -> View:
         """The index of `given`, as `open` finds it, with the present data set.
@@ -195,16 +181,6 @@ class Catalog:
                 open_index(place, storage_options=self.storage_options)
                 return True
         return False
-
-    def delete(self, given: Any) -> None:
-        """Remove the index of `given` with all its versions.
-
-        Raises
-        ------
-        IndexNotFoundError
-            There is none.
-        """
-        delete_index(self.open(given).store)
 
     def indexes(self, given: Iterable[Any]) -> DataFrame:
         """One row for each index that has a name, and for each index of `given`."""
@@ -244,10 +220,7 @@ def location_of(url: str) -> str:
     if url.startswith("file:"):
         path = url.removeprefix("file:")
         return unquote("/" + path.lstrip("/"))
-    for scheme in _S3:
-        if url.startswith(scheme):
-            return "s3://" + unquote(url.removeprefix(scheme))
-    return unquote(url) if "://" in url else url
+    return unquote(_S3.sub("s3://", url)) if "://" in url else url
 
 
 def table_of(frame: DataFrame) -> str | None:
@@ -266,7 +239,8 @@ def _files_of(frame: DataFrame) -> list[str]:
     """
     check_batch(frame)
     urls = frame.inputFiles()
-    problem = _more_than_a_scan(frame)
+    other = _other_node(frame)
+    problem = f"one that is derived by {other}" if other else ""
     if not urls and not problem:
         problem = "one that reads none, such as a cached table or rows in memory"
         if _has_files_of_rows(frame):
@@ -280,28 +254,16 @@ def _files_of(frame: DataFrame) -> list[str]:
     return sorted({location_of(url) for url in urls})
 
 
-def _more_than_a_scan(frame: DataFrame) -> str:
-    """The nodes of the printed plan of `frame` that are not its scan; empty if it is a plain scan.
+def _other_node(frame: DataFrame) -> str:
+    """The first node of the printed plan of `frame` that is not a scan; empty if there is none.
 
     A select, a filter or a limit scans the same files, and has `_metadata` too, but other rows or columns.
     """
-    other = _other_node(_plan(frame))
-    return f"one that is derived by {other}" if other else ""
-
-
-def _plan(frame: DataFrame) -> str:
-    """The text of EXPLAIN EXTENDED; empty if two columns have one name, because Spark makes no view of such a frame."""
-    try:
-        return explained(frame)
-    except PySparkException:
-        return ""
-
-
-def _other_node(whole: str) -> str:
-    """The first node of the analyzed plan, in the text of EXPLAIN, that is not a scan; empty if there is none."""
+    whole = ""
+    with contextlib.suppress(PySparkException):  # Spark makes no view of a frame with two columns of one name
+        whole = explained(frame)
     lines = logical_plans(whole)[1].splitlines()[5:]  # the first lines are types, and the nodes of `explained`
-    nodes = [line for line in lines if line]
-    names = [re.match(r"[\s:+|-]*(\w*)", line)[1] for line in nodes]  # type: ignore[index]  # matches everywhere
+    names = [re.sub(r"^[\s:+|-]*(\w*).*", r"\1", line, flags=re.DOTALL) for line in lines if line]
     return next((name for name in names if name not in _SCANS), "" if names else "a plan that is not shown")
 
 

@@ -19,11 +19,10 @@ from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE, Sizing
 from zonebloom.engines.spark.catalog import Catalog, Place
 from zonebloom.engines.spark.executors import session_of
 from zonebloom.engines.spark.explain import Explained
-from zonebloom.engines.spark.indexing.driver import SparkRunner
-from zonebloom.engines.spark.indexing.tasks import optimize_newest
 from zonebloom.engines.spark.join.keys import MAX_KEYS
 from zonebloom.engines.spark.join.pruned_join import prune_join
 from zonebloom.engines.spark.locate import locate
+from zonebloom.engines.spark.runner import SparkRunner, optimize_newest
 from zonebloom.engines.spark.scan.lake import Asked, Lake
 from zonebloom.engines.spark.scan.read import lake_of, layout_of
 from zonebloom.engines.spark.scan.row_ranges import map_candidates, searched
@@ -35,7 +34,7 @@ from zonebloom.indexing.optimize import Optimization
 from zonebloom.indexing.plan import Mode, Paths
 from zonebloom.indexing.progress import Progress
 from zonebloom.indexing.refresh import Refresh
-from zonebloom.indexing.versions import Vacuum
+from zonebloom.indexing.versions import Vacuum, delete_index
 from zonebloom.search.explain import explain
 from zonebloom.search.result import SearchResult
 from zonebloom.storage.options import COMMIT_EVERY, Kind
@@ -205,7 +204,7 @@ class ZoneBloom:
 
     def delete_index(self, source: Source) -> None:
         """Remove an index with all its versions; the data files stay."""
-        self._catalog.delete(source)
+        delete_index(self.open_index(source).store)
 
     def restore_index(self, source: Source, version: int) -> int:
         """Make the content of an older version current, as a new version; give the new number."""

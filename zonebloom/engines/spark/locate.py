@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
-from zonebloom.engines.spark.indexing.driver import sent_dataset
 from zonebloom.engines.spark.join.keys import distinct
 from zonebloom.engines.spark.pushdown.calendars import are_old
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
+from zonebloom.engines.spark.runner import sent_dataset
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.search import locate as library
 from zonebloom.search.query import Query

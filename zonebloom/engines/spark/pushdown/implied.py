@@ -73,12 +73,8 @@ def logical_plans(whole: str) -> tuple[str, str, str]:
 def _sorted_filter(line: str) -> str:
     """A line of a plan. Conjuncts of a filter are sorted: the optimizer gives them in any order."""
     above, filter_, condition = line.partition("Filter ")
-    pieces = sorted(parts_of(condition), key=_without_numbers)
+    pieces = sorted(parts_of(condition), key=lambda part: re.sub(r"#\d+", "", part))
     return f"{above}{filter_}{' AND '.join(pieces)}" if filter_ else line
-
-
-def _without_numbers(text: str) -> str:
-    return re.sub(r"#\d+", "", text)
 
 
 def parts_of(text: str, joint: str = " AND ") -> list[str]:

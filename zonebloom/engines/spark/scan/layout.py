@@ -13,10 +13,10 @@ import datetime as dt
 import decimal
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -45,6 +45,8 @@ _TEXT, _DATE_TYPE, _VOID = spark.StringType(), spark.DateType(), spark.NullType(
 _DIGITS = {"integer": 10, "long": 20}
 """Decimal digits of each integer type."""
 _MAX_DIGITS = 38
+_Footer: TypeAlias = tuple[set[str], frozenset[str], dict[str, spark.StructField]]
+"""Columns of a file, its columns of INT96, and its columns as Spark wrote them."""
 
 
 @dataclass(frozen=True)
@@ -112,32 +114,29 @@ class Layout:
 
     def _described(self, field: pa.Field) -> tuple[bool, Any]:
         """Whether the first file with the column holds it as INT96, and the column as Spark wrote it."""
-        for names, int96, written in self._footers():
+        for path in self._first_paths:
+            names, int96, written = self._footer(path)
             if field.name in names:
                 return field.name in int96, written.get(field.name)
         return False, None
 
-    def _footers(self) -> Iterator[tuple[frozenset[str], frozenset[str], dict[str, Any]]]:
-        """For some files in order: columns, INT96 columns, columns as Spark wrote them. Each footer is read once."""
-        yield from self._read
-        while len(self._read) < _NUM_FOOTERS:
-            path = next(self._paths, None)
-            if path is None:
-                return
+    @cached_property
+    def _first_paths(self) -> list[str]:
+        return sorted(self.view.files)[:_NUM_FOOTERS]
+
+    def _footer(self, path: str) -> _Footer:
+        """The footer of a file, which is read once; one without columns if it cannot be read."""
+        if path not in self._footers:
             try:
                 with open_parquet(self.view.dataset, path, self.view.listing[path]) as data:
-                    self._read.append((frozenset(data.schema.names), data.int96_columns, _written(data.metadata)))
+                    self._footers[path] = set(data.schema.names), data.int96_columns, _written(data.metadata)
             except DataFileError:  # the read of its rows raises the error
-                continue
-            yield self._read[-1]
+                self._footers[path] = set(), frozenset(), {}
+        return self._footers[path]
 
     @cached_property
-    def _read(self) -> list[tuple[frozenset[str], frozenset[str], dict[str, Any]]]:
-        return []
-
-    @cached_property
-    def _paths(self) -> Iterator[str]:
-        return iter(sorted(self.view.files))
+    def _footers(self) -> dict[str, _Footer]:
+        return {}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

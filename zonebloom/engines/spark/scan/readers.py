@@ -10,8 +10,8 @@ Design: docs/design/spark-reads.md#reads
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial, reduce
+from collections.abc import Callable, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -187,13 +187,23 @@ class SparkReader:
         return list(few.values()) if 0 < len(few) <= _CHUNK < len(listing) else None
 
     def is_seen(self, listing: Mapping[str, Any]) -> Callable[[str], bool]:
-        """Tells whether Spark's plain read reads a file of the listing."""
+        """Tells whether Spark's plain read reads a file of the listing.
+
+        If some files lie in `key=value` folders, Spark skips files outside of them. Otherwise it skips files in any
+        folder, unless it gets the files by name. It also skips files that Hadoop is still copying.
+        """
         if self.dataset.layout == "folder" and Path(self.dataset.location, _LOG_OF_A_STREAM).is_dir():
             frame = self.plain(listing, StructType()) if self.table is None else self.table.frame
             logged = set(map(location_of, frame.inputFiles()))
             return lambda path: self.dataset.absolute(path) in logged
-        is_keyed, is_listed = are_folders_keys(listing), self.dataset.layout != "folder"
-        return partial(is_visible, is_keyed=is_keyed, is_listed=is_listed)
+        is_keyed = any("=" in path.rpartition("/")[0] for path in listing)
+        is_named = self.dataset.layout != "folder"
+
+        def is_read(path: str) -> bool:
+            folder = path.rpartition("/")[0]
+            return not path.endswith(_UNFINISHED) and ("=" in folder if is_keyed else is_named or not folder)
+
+        return is_read
 
     def files(self, paths: tuple[str, ...], schema: StructType) -> DataFrame:
         """The rows of some files, by Spark itself: scans of few files each, which Spark lists without a job."""
@@ -244,29 +254,3 @@ def escaped(url: str) -> str:
     file:///a\[b\]\*
     """
     return _GLOB.sub(r"\\\1", url)
-
-
-def are_folders_keys(paths: Iterable[str]) -> bool:
-    """Whether some of the files, named relative to the root, are in `key=value` folders."""
-    return any("=" in folder for folder in {path.rpartition("/")[0] for path in paths})
-
-
-def is_visible(path: str, *, is_keyed: bool, is_listed: bool) -> bool:
-    """Whether Spark's plain read of the root reads the file.
-
-    If some files lie in `key=value` folders, Spark skips files outside of them. Otherwise it skips files in any folder.
-    It also skips files that Hadoop is still copying.
-
-    Parameters
-    ----------
-    path
-        Relative to the root.
-    is_keyed
-        Whether some file of the data set is in a `key=value` folder.
-    is_listed
-        Whether the data set is a list of files, which Spark gets by name.
-    """
-    if path.endswith(_UNFINISHED):
-        return False
-    folder = path.rpartition("/")[0]
-    return "=" in folder if is_keyed else is_listed or not folder

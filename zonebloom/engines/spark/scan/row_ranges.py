@@ -141,26 +141,17 @@ def _given(view: View, table: pa.Table) -> RowSelection:
             do="take them from search().to_arrow()",
         )
     ids, starts, stops = (table[name].to_numpy().astype(np.int64) for name in _NAMES[1:])
-    sizes = np.zeros(len(ids), np.int64)
-    is_whole_only = np.zeros(len(ids), np.bool_)
-    paths = table["path"].to_pylist()
-    for place, (path, fragment_id) in enumerate(zip(paths, ids.tolist(), strict=True)):
+    rows = zip(table["path"].to_pylist(), ids.tolist(), starts.tolist(), stops.tolist(), strict=True)
+    for path, fragment_id, start, stop in rows:
         file = view.files.get(path)
-        if file is None or file.fragment_id != fragment_id:
-            raise _stale(path)
-        sizes[place], is_whole_only[place] = file.num_rows, view.files.is_unknown(path)
-    is_part = (starts > 0) | (stops < sizes)
-    for wrong in np.flatnonzero((stops > sizes) | (is_whole_only & is_part)).tolist():
-        raise _stale(paths[wrong])
+        num_rows = file.num_rows if file is not None and file.fragment_id == fragment_id else -1
+        if stop > num_rows or (view.files.is_unknown(path) and (start, stop) != (0, num_rows)):
+            raise StaleIndexError(
+                "row ranges must be those of files that did not change",
+                got=f"some of {path}, which changed",
+                do="call search() again",
+            )
     return RowSelection.from_arrays(ids, starts, stops)
-
-
-def _stale(path: str) -> StaleIndexError:
-    return StaleIndexError(
-        "row ranges must be those of files that did not change",
-        got=f"some of {path}, which changed",
-        do="call search() again",
-    )
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------

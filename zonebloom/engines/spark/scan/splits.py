@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from zonebloom.formats.table import TableSnapshot
 from zonebloom.ground.arrow import to_numpy, without_views
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import And, Predicate
-from zonebloom.predicates.plain_matcher import Matcher, plain_matcher
+from zonebloom.predicates.plain_matcher import plain_matcher
 from zonebloom.predicates.tree import conjuncts
 from zonebloom.search.scan import filled, rows_at, tasks_of
 from zonebloom.stores.fingerprint import Fingerprint
@@ -278,9 +278,8 @@ class Narrowing:
     schema: pa.Schema
 
     @cached_property
-    def _matches(self) -> list[Matcher]:
-        matchers = (plain_matcher(part, self.schema) for part in self.predicate.children)
-        return [match for match in matchers if match is not None]
+    def _matched(self) -> Any:
+        return plain_matcher(self.predicate, self.schema)
 
     def narrowed(self, data: DataFile, split: Split, columns: Sequence[str]) -> Split:
         """`split` without rows that do not match; unchanged if the file has no such column, or another type.
@@ -294,7 +293,6 @@ class Narrowing:
         table = data.read_rows(split.group, split.starts, split.stops, names).select(names)
         if [field.type for field in table.schema] != [field.type for field in self.schema]:
             return split
-        mask = reduce(pc.and_kleene, [match(table) for match in self._matches])
-        places = to_numpy(pc.indices_nonzero(mask), np.uint64).astype(np.int64)
+        places = to_numpy(pc.indices_nonzero(self._matched(table)), np.uint64).astype(np.int64)
         starts, stops = rows_at(split.starts, split.stops, places)
         return replace(split, starts=starts, stops=stops)

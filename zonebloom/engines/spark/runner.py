@@ -12,13 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
 
 from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.engines.spark.executors import Cluster
-from zonebloom.engines.spark.indexing import tasks
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.table import TableSnapshot
@@ -31,14 +30,19 @@ from zonebloom.indexing.fill import (
     build_units,
     collect,
     default_workers,
+    inspect,
     units_of,
 )
+from zonebloom.indexing.optimize import Optimization, optimize
 from zonebloom.indexing.plan import sizing_of
 from zonebloom.storage.fragments import Fragment
-from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
 from zonebloom.storage.options import has_bloom, has_locator
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
@@ -90,7 +94,7 @@ class SparkRunner:
         num_tasks = min(-(-len(files) // _FOOTERS_PER_TASK), self._cluster.slots * _TASKS_PER_SLOT)
         size = -(-len(files) // num_tasks)
         shares = [files[first : first + size] for first in range(0, len(files), size)]
-        outcomes = self._cluster.map(tasks.read_footers, sent_dataset(dataset), shares)
+        outcomes = self._cluster.map(footers_of, sent_dataset(dataset), shares)
         return collect(outcome for share in outcomes for outcome in share)
 
     def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
@@ -130,7 +134,7 @@ class SparkRunner:
 
     def run(self, function: Callable[..., T], store: Store, *arguments: Any) -> T:
         """`function(store, *arguments)` in one task."""
-        result: T = self._cluster.map(tasks.call, store, [(function, arguments)])[0]
+        result: T = self._cluster.map(call, store, [(function, arguments)])[0]
         return result
 
     def _shares(self, units: Sequence[Unit], total: int) -> list[list[Unit]]:
@@ -178,3 +182,34 @@ def estimated_bytes(column: ColumnEntry, fragments: Sequence[Fragment]) -> int:
     if has_locator(column.kind):
         estimate += math.ceil(_LOCATOR_BYTES_PER_ROW * sum(rows))
     return estimate
+
+
+# --- on executors -----------------------------------------------------------------------------------------------------
+
+
+def footers_of(
+    dataset: DatasetSnapshot, files: Sequence[tuple[str, Fingerprint, int]]
+) -> list[tuple[str, tuple[Fragment, pa.Schema] | str]]:
+    """Each of `files` with its fragment and schema, or the reason why it has none. Equal schemas are pickled once."""
+    schemas: list[pa.Schema] = []
+    outcomes = []
+    for path, fingerprint, fragment_id in files:
+        outcome = inspect(dataset, path, fingerprint, fragment_id)
+        if not isinstance(outcome, str):
+            fragment, schema = outcome
+            if schema not in schemas:
+                schemas.append(schema)
+            outcome = fragment, schemas[schemas.index(schema)]
+        outcomes.append((path, outcome))
+    return outcomes
+
+
+def optimize_newest(store: Store) -> Optimization:
+    """`Index.optimize` of the current version when the task begins. So a second attempt finds the work done."""
+    return optimize(store, read_version(store, list_versions(store)[-1]))
+
+
+def call(store: Store, asked: tuple[Callable[..., Any], tuple[Any, ...]]) -> Any:
+    """A function of the index's store."""
+    function, arguments = asked
+    return function(store, *arguments)

@@ -1,1 +1,0 @@
-"""Building and refreshing an index on the executors."""
