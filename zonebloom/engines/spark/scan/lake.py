@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -104,58 +104,36 @@ class PrunedRead:
         return self.plan.choice.method
 
 
+@dataclass(eq=False, repr=False)
 class Lake:
-    """A data set on Spark with its index: a table whose queries read only rows that can match.
+    """A data set on Spark with its index: a table whose queries read only rows that can match."""
 
-    Parameters
-    ----------
-    spark
-        Classic or Spark Connect.
-    index
-        Open.
-    reader
-        Who reads its files whole.
-    reopen
-        Gives the current version of the index.
-    method
-        As for `read`.
-    columns
-        Those that rows have, in order; None for all.
-    table
-        The table of Spark's catalog whose files these are.
-    frame
-        The plain scan that was given, whose own columns conditions may use.
-    """
-
-    resolve: Callable[[], Lake] | None = None
+    spark: SparkSession
+    """Classic or Spark Connect."""
+    _index: Index
+    """In the version that was used last."""
+    _reader: Reader
+    """Who reads its files whole."""
+    _reopen: Callable[[], Index]
+    """Gives the current version of the index."""
+    method: Asked = "auto"
+    """As for `read`."""
+    table: CatalogTable | None = None
+    """The table of Spark's catalog whose files these are."""
+    _frame: DataFrame | None = None
+    """The plain scan that was given, whose own columns conditions may use."""
+    resolve: Callable[[], Lake] | None = field(default=None, init=False)
     """Gives the lake as it is now, if it is a table of Spark's catalog."""
+    _columns: tuple[str, ...] | None = field(default=None, init=False)
+    """Those that rows have, in order; None for all."""
+    _full_schema: StructType | None = field(default=None, init=False)
+    _binders: tuple[View, Binder] | None = field(default=None, init=False)
+    _warned: bool = field(default=False, init=False)
+    _lock: Any = field(default_factory=threading.Lock, init=False)
+    _looked: float = field(default_factory=time.monotonic, init=False)
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        index: Index,
-        reader: Reader,
-        reopen: Callable[[], Index],
-        *,
-        method: Asked = "auto",
-        columns: Sequence[str] | None = None,
-        table: CatalogTable | None = None,
-        frame: DataFrame | None = None,
-    ) -> None:
-        _check_method(method)
-        self.spark = spark
-        self.method = method
-        self._index = index
-        self._reopen = reopen
-        self._lock = threading.Lock()
-        self._looked = time.monotonic()
-        self._reader = reader
-        self.table = table
-        self._frame = frame
-        self._binders: tuple[View, Binder] | None = None
-        self._warned = False
-        self._full_schema: StructType | None = None
-        self._columns = None if columns is None else self._known(columns)
+    def __post_init__(self) -> None:
+        _check_method(self.method)
 
     def __repr__(self) -> str:
         return f"Lake({self._index.data.location!r}, method {self.method}, {self._index!r})"
@@ -175,7 +153,7 @@ class Lake:
     def _known(self, columns: Sequence[str]) -> tuple[str, ...]:
         all_columns = self.full_schema.names
         names = []
-        for name in [columns] if isinstance(columns, str) else columns:
+        for name in columns:
             if not isinstance(name, str):
                 raise InvalidArgumentError(
                     "columns must be names", got=f"{name!r:.200}", do="derive others from the result"
@@ -203,7 +181,7 @@ class Lake:
     @property
     def dtypes(self) -> list[tuple[str, str]]:
         """Names and types of the columns, in order."""
-        return [(field.name, field.dataType.simpleString()) for field in self.schema]
+        return [(column.name, column.dataType.simpleString()) for column in self.schema]
 
     def printSchema(self) -> None:  # noqa: N802 - Spark's name
         """Print names and types of the columns as a tree."""
@@ -444,7 +422,7 @@ class Lake:
         if self._columns is None or needed is None:
             return self.full_schema
         above = {name.split(".")[0] for name in needed}
-        return StructType([field for field in self.full_schema if field.name in {*self._columns, *needed, *above}])
+        return StructType([column for column in self.full_schema if column.name in {*self._columns, *needed, *above}])
 
     @cached_property
     def _lack(self) -> str | None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
 from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
 from zonebloom.engines.spark.pushdown.implied import explained
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
@@ -57,23 +60,27 @@ def lake_of(
     reader: Reader = RangeReader(spark)
     if isinstance(data, ParquetDataset) and not data.is_remote:
         reader = SparkReader(spark, data, table)
-    lake = Lake(spark, first, reader, reopen, method=method, columns=columns, table=table, frame=frame)
-    if frame is None:
-        return lake
+    lake = Lake(spark, first, reader, reopen, method, table, frame)
+    if frame is not None:
+        _check_frame(frame, lake.full_schema, reader, data)
+        if table is not None:
+            lake.resolve = lambda: lake_of(catalog, spark.table(table.name), index, method=method)
+    return lake if columns is None else lake.select([columns] if isinstance(columns, str) else list(columns))
+
+
+def _check_frame(frame: DataFrame, schema: StructType, reader: Reader, data: Any) -> None:
+    """Refuse a frame with other rows or columns than a read of its files."""
     if not isinstance(data, ParquetDataset) and _FILES_BY_PATH in explained(frame):
         raise InvalidArgumentError(
             "a frame of a table must be the table's own read, which leaves out deleted rows",
             got=f"a scan of the Parquet files of {data.location}",
             do="use read(path) with the path of the table",
         )
-    if frame.dtypes != [(field.name, field.dataType.simpleString()) for field in lake.full_schema]:
+    if frame.dtypes != [(field.name, field.dataType.simpleString()) for field in schema]:
         raise InvalidArgumentError(
-            f"a table to read must have the columns of its files, {lake.full_schema.simpleString():.200}",
+            f"a table to read must have the columns of its files, {schema.simpleString():.200}",
             got=f"{frame.schema.simpleString():.200}",
             do="pass the path of the files",
         )
-    if table is not None:
-        lake.resolve = lambda: lake_of(catalog, spark.table(table.name), index, method=method)
-    elif isinstance(reader, SparkReader):
-        reader.check_plain_scan(frame, lake.full_schema)
-    return lake
+    if isinstance(reader, SparkReader) and reader.table is None:
+        reader.check_plain_scan(frame, schema)
