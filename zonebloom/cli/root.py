@@ -12,7 +12,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -23,17 +23,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Make an index": ("whatif", "build", "demo"),
     "Ask it": ("search", "scan", "exists", "locate", "explain"),
     "Change the data": ("erase",),
-    "Look after it": (
-        "status",
-        "report",
-        "refresh",
-        "optimize",
-        "verify",
-        "versions",
-        "restore",
-        "vacuum",
-        "delete",
-    ),
+    "Look after it": ("status", "report", "refresh", "optimize", "verify", "versions", "restore", "vacuum", "delete"),
     "Exchange it": ("lance", "blooms", "add-blooms"),
     "The command": ("completion", "man", "warm"),
 }
@@ -57,14 +47,17 @@ _STOPPED, _PIPE_CLOSED = 130, 141
 """Exit statuses of a shell for the signals INT and PIPE."""
 
 
+class _State:
+    handler: Any = None
+    """What prints the log to stderr, with `--verbose`."""
+
+
 def _be_verbose(_context: click.Context, _option: click.Parameter, is_verbose: bool) -> None:
-    if is_verbose and not _State.verbose:
-        _State.verbose = True
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
-        _State.handlers.append(handler)
+    if is_verbose and _State.handler is None:
+        _State.handler = logging.StreamHandler()
+        _State.handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
         logger = logging.getLogger("zonebloom")
-        logger.addHandler(handler)
+        logger.addHandler(_State.handler)
         logger.setLevel(logging.DEBUG)
 
 
@@ -118,15 +111,17 @@ class Group(click.Group):
     command_class: type[click.Command] | None = Command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, but without a command print the help on stderr and exit with 2, as click 8.1 does not."""
-        if not args:
+        """As click does, but `help` is `--help`. Without a command print the help on stderr and exit with 2."""
+        if not args:  # click 8.1 exits with 0
             click.echo(ctx.get_help(), err=True)
             ctx.exit(2)
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def sections(self) -> dict[str, list[str]]:
-        """Titles and names of commands."""
-        return {"Commands": list(self.commands)}
+        """Titles and names of commands by task; others follow."""
+        listed = {title: [name for name in names if name in self.commands] for title, names in SECTIONS.items()}
+        more = [name for name in self.commands if not any(name in names for names in SECTIONS.values())]
+        return {title: names for title, names in (listed | {"Commands": more}).items() if names}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         """In the order of the help."""
@@ -142,20 +137,8 @@ class Group(click.Group):
                 )
 
 
-class _Root(Group):
-    """All commands by task."""
-
-    def sections(self) -> dict[str, list[str]]:
-        listed = {title: [name for name in names if name in self.commands] for title, names in SECTIONS.items()}
-        more = [name for name in self.commands if not any(name in names for names in SECTIONS.values())]
-        return listed | ({"More": more} if more else {})
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
-
-
 @click.group(
-    cls=_Root,
+    cls=Group,
     name="zonebloom",
     epilog="Exit status: 0; 1 where data or environment are at fault, or a check fails; 2 for a mistake in the call; "
     "130 when stopped by Ctrl-C; 141 when the reader of the output leaves.",
@@ -180,17 +163,12 @@ def each_command() -> Iterator[tuple[str, Command]]:
         yield from ((f"{name} {part}".strip(), each) for part, each in inner if isinstance(each, Command))
 
 
-class _State:
-    verbose = False
-    handlers: ClassVar[list[Any]] = []
-
-    @classmethod
-    def be_quiet(cls) -> None:
-        """Undo `--verbose`, for a caller that runs the command in its own process."""
-        for handler in cls.handlers:
-            handler.stream.flush()
-            logging.getLogger("zonebloom").removeHandler(handler)
-        cls.verbose, cls.handlers = False, []
+def _be_quiet() -> None:
+    """Undo `--verbose`, for a caller that runs the command in its own process."""
+    if _State.handler is not None:
+        _State.handler.stream.flush()
+        logging.getLogger("zonebloom").removeHandler(_State.handler)
+        _State.handler = None
 
 
 def _show_warning(message: Warning | str, *_: Any) -> None:
@@ -236,7 +214,7 @@ def run() -> int:
                 with contextlib.suppress(OSError, ValueError):
                     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         finally:
-            _State.be_quiet()
+            _be_quiet()
     return status
 
 
@@ -270,7 +248,7 @@ def _left_over() -> str:
 
 
 def _fail(message: str) -> None:
-    if _State.verbose:
+    if _State.handler is not None:
         import traceback  # noqa: PLC0415 - only here
 
         traceback.print_exc()

@@ -10,20 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zonebloom.cli.options import (
-    WHOLE,
-    busy,
-    check_output,
-    column_option,
-    is_json,
-    listed,
-    on_index,
-    overwrite_option,
-    strict_option,
-    together,
-    values_option,
-    where_option,
-)
+from zonebloom.cli import options
 from zonebloom.cli.output import print_json, print_list, printable, python_rows, show, write_csv, write_table
 from zonebloom.cli.root import app
 from zonebloom.cli.values import read_values
@@ -35,7 +22,7 @@ if TYPE_CHECKING:
 
     from zonebloom.index.index import Index
 
-_limit_option = click.option("--limit", type=WHOLE, help="Stop after this number of rows, or row ranges.")
+_limit_option = click.option("--limit", type=options.WHOLE, help="Stop after this number of rows, or row ranges.")
 
 
 def _on_condition(command: Callable[..., Any]) -> Any:
@@ -49,8 +36,10 @@ def _on_condition(command: Callable[..., Any]) -> Any:
         command(opened, {"predicate": where, "column": column, "values": keys}, **given)
 
     column = click.option("--column", "-c", help="With --values: the column that holds them.")
-    searched = together(where_option, column, values_option("look for", required=False), strict_option)
-    return on_index(searched(run))
+    searched = options.together(
+        options.where_option, column, options.values_option("look for", required=False), options.strict_option
+    )
+    return options.on_index(searched(run))
 
 
 def _on_keys(command: Callable[..., Any]) -> Any:
@@ -63,20 +52,19 @@ def _on_keys(command: Callable[..., Any]) -> Any:
     def run(opened: Index, column: str, values: str, **given: Any) -> None:
         opened.column_type(column)  # an error here names the indexed columns
         keys = read_values(values, opened, column)
-        with busy("asking"):
+        with options.busy("asking"):
             answer = getattr(opened, command.__name__)(column, keys, **given)
         if given["exact"]:  # else the library says it
             _say_what_was_read_whole(opened)
         command(_python_values(keys), answer, exact=given["exact"])
 
-    return on_index(together(column_option, values_option("ask for"), strict_option)(run))
+    return options.on_index(
+        options.together(options.column_option, options.values_option("ask for"), options.strict_option)(run)
+    )
 
 
 @app.command(
-    examples=(
-        "search events/ --where \"user_id = 'u-1'\"",
-        "search events/ --column user_id --values ids.txt -f json",
-    )
+    examples=("search events/ --where \"user_id = 'u-1'\"", "search events/ --column user_id --values ids.txt -f json")
 )
 @_limit_option
 @_on_condition
@@ -88,7 +76,7 @@ def search(opened: Index, wanted: dict[str, Any], limit: int | None, strict: boo
     result = opened.search(**wanted, strict=strict)
     document = result.to_dict()
     document["row_ranges"] = document["row_ranges"][:limit]
-    if is_json():
+    if options.is_json():
         print_json(document)
         return
     kept, total = result.kept, result.total
@@ -116,7 +104,7 @@ def search(opened: Index, wanted: dict[str, Any], limit: int | None, strict: boo
 @click.option(
     "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Write .csv, .arrow or .parquet instead."
 )
-@overwrite_option
+@options.overwrite_option
 @_on_condition
 def scan(
     opened: Index,
@@ -132,15 +120,15 @@ def scan(
     CSV, or one JSON object a line. Bytes are printed as DuckDB prints them: \xAA for each that is no printable ASCII.
     """
     if output is not None:
-        check_output(output, opened, overwrite=overwrite, endings=(".csv", ".arrow", ".parquet"))
+        options.check_output(output, opened, overwrite=overwrite, endings=(".csv", ".arrow", ".parquet"))
     if limit is not None and all(given is None for given in wanted.values()):
         wanted["predicate"] = "TRUE"
-    reader = opened.scan(**wanted, columns=listed(columns), limit=limit, strict=strict)
+    reader = opened.scan(**wanted, columns=options.listed(columns), limit=limit, strict=strict)
     if output is not None:
-        with busy("scanning"):
+        with options.busy("scanning"):
             count = write_table(reader, output)
         click.echo(f"wrote {counted(count, 'row')} to {output}", err=True)
-    elif is_json():
+    elif options.is_json():
         for batch in reader:
             for row in python_rows(batch):
                 print_json(row)
@@ -178,7 +166,7 @@ def locate(given: list[Any], table: pa.Table, **_: Any) -> None:
     """
     places = table.column("key_index").to_pylist()
     rows = table.drop_columns("key_index").to_pylist()
-    if is_json():
+    if options.is_json():
         asked = (None if place is None else given[place] for place in places)
         print_list({"value": value, **row} for value, row in zip(asked, rows, strict=True))
         return
@@ -202,7 +190,7 @@ def exists(given: list[Any], answers: pa.BooleanArray, *, exact: bool) -> None:
     False is certain. In a text, \xAA is a byte of a column of bytes.
     """
     rows = zip(given, answers.to_pylist(), strict=True)
-    if is_json():
+    if options.is_json():
         print_list({"value": value, "exists": answer} for value, answer in rows)
         return
     for value, answer in rows:

@@ -1,28 +1,17 @@
-"""Commands that maintain an index: status, refresh, optimize, verify, versions, restore, vacuum, delete."""
+"""Commands that look after an index: status, report, refresh, optimize, verify, versions, restore, vacuum, delete."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zonebloom.bloom.sizing import SIZINGS
-from zonebloom.cli.options import (
-    AT_LEAST_ONE,
-    PROBABILITY,
-    SHARE,
-    busy,
-    common_options,
-    index_option,
-    is_json,
-    on_index,
-    open_it,
-    storage_options,
-    work_options,
-)
+from zonebloom.cli import options
 from zonebloom.cli.output import print_list, say, say_done, show, shown
 from zonebloom.cli.root import app
 from zonebloom.errors import IndexNotFoundError, Words
@@ -37,14 +26,33 @@ if TYPE_CHECKING:
 
 @app.command(examples=("status events/", "status events/ --check || zonebloom refresh events/"))
 @click.option("--check", is_flag=True, help="Exit with 1 if a refresh has work to do.")
-@on_index
+@options.on_index
 def status(opened: Index, check: bool) -> None:
     """Print what the index holds and covers now, and what is read whole."""
-    with busy("listing"):
+    with options.busy("listing"):
         report = opened.status()
     show(report)
     if check and not report.is_fresh:
         raise click.exceptions.Exit(1)
+
+
+@app.command(
+    examples=("report events/ -o report.html", 'report events/ -o report.html -w "user_id = \'u-1\'" -w "day = 3"')
+)
+@options.conditions_option
+@click.option("--output", "-o", metavar="FILE", type=click.Path(path_type=Path), required=True, help="A page: .html.")
+@options.overwrite_option
+@options.on_index
+def report(opened: Index, where: tuple[str, ...], output: Path, overwrite: bool) -> None:
+    """Write a page with pictures: what conditions read, sizes, coverage.
+
+    It opens in a browser without a network. Each condition is drawn on a map of files and zones; --where is repeatable.
+    """
+    with options.busy("drawing"):
+        opened.report(output, list(where), overwrite=overwrite)
+    num_bytes = output.stat().st_size
+    document = {"output": str(output), "num_bytes": num_bytes, "conditions": list(where)}
+    say(document, f"wrote {output}, {num_bytes:,} bytes", err=True)
 
 
 @app.command(
@@ -59,14 +67,14 @@ def status(opened: Index, check: bool) -> None:
 @click.option("--path", "paths", multiple=True, metavar="NAME", help="Only this file or folder in PATH; repeatable.")
 @click.option("--partition", multiple=True, metavar="KEY=VALUE", help="Only this partition; repeatable.")
 @click.option("--kind", type=click.Choice(KINDS), help="With full: bloom filters, locators or both from now on.")
-@click.option("--rows-per-zone", type=AT_LEAST_ONE, help="With full: rows of a zone from now on.")
-@click.option("--fpp", type=PROBABILITY, help="With full: false positive probability of a zone from now on.")
+@click.option("--rows-per-zone", type=options.AT_LEAST_ONE, help="With full: rows of a zone from now on.")
+@click.option("--fpp", type=options.PROBABILITY, help="With full: false positive probability of a zone from now on.")
 @click.option("--sizing", type=click.Choice(SIZINGS), help="With full: how large a filter is from now on.")
 @click.option("--check", is_flag=True, help="Read the index whole first, and mend it.")
-@work_options
-@on_index
+@options.work_options
+@options.on_index
 def refresh(
-    opened: Index, mode: Mode, paths: tuple[str, ...], partition: tuple[str, ...], dry_run: bool, **options: Any
+    opened: Index, mode: Mode, paths: tuple[str, ...], partition: tuple[str, ...], dry_run: bool, **given: Any
 ) -> None:
     """Index new and changed files, forget deleted ones.
 
@@ -82,14 +90,14 @@ def refresh(
         say(before.to_dict() | {"is_dry_run": True}, f"{would}, and drop {dropped:,}")
         return
     done = opened.refresh(
-        mode, paths=paths or None, partitions=partition or None, progress=sys.stderr.isatty(), **options
+        mode, paths=paths or None, partitions=partition or None, progress=sys.stderr.isatty(), **given
     )
     say_done(opened, started, done.to_dict(), done.headline)
 
 
 @app.command(examples=("optimize events/",))
 @click.option("--dry-run", is_flag=True, help="Write nothing, only say what there is to merge.")
-@on_index
+@options.on_index
 def optimize(opened: Index, dry_run: bool) -> None:
     """Merge segments, so that a search reads less.
 
@@ -101,18 +109,18 @@ def optimize(opened: Index, dry_run: bool) -> None:
         lines = [f"{column.name}: {counted(sum(column.segments.values()), 'segment')} now" for column in columns]
         say({"columns": plain(columns), "is_dry_run": True}, *lines)
         return
-    with busy("optimizing"):
+    with options.busy("optimizing"):
         done = opened.optimize()
     say_done(opened, started, done.to_dict(), shown(done))
 
 
 @app.command(examples=("verify events/ --all", "verify events/ --sample 0.01 -f json"))
-@click.option("--sample", type=SHARE, default=0.1, help="Share of the files to read again.")
+@click.option("--sample", type=options.SHARE, default=0.1, help="Share of the files to read again.")
 @click.option("--all", "all_files", is_flag=True, help="Read every file, as --sample 1.")
-@on_index
+@options.on_index
 def verify(opened: Index, sample: float, all_files: bool) -> None:
     """Read data again and prove the index right, or exit with 1."""
-    with busy("verifying"):
+    with options.busy("verifying"):
         report = opened.verify(sample=1.0 if all_files else sample)
     num_unknown = len(opened.view().files.unknown_paths)
     unknown = f"not indexed, so not verified: {counted(num_unknown, 'new or changed file')}; {Words.REFRESH}"
@@ -122,11 +130,11 @@ def verify(opened: Index, sample: float, all_files: bool) -> None:
 
 
 @app.command(examples=("versions events/",))
-@on_index
+@options.on_index
 def versions(opened: Index) -> None:
     """Print the versions that are kept, the oldest first."""
     listed = opened.versions()
-    if is_json():
+    if options.is_json():
         print_list(version.to_dict() for version in listed)
     else:
         click.echo(listed)
@@ -134,7 +142,7 @@ def versions(opened: Index) -> None:
 
 @app.command(examples=("restore events/ 3",))
 @click.argument("version", type=int)
-@on_index
+@options.on_index
 def restore(opened: Index, version: int) -> None:
     """Make an older version current again, as a new version."""
     number = opened.restore(version)
@@ -144,12 +152,12 @@ def restore(opened: Index, version: int) -> None:
 @app.command(examples=("vacuum events/ --dry-run", "vacuum events/ --older-than 12h"))
 @click.option("--older-than", default="7d", help="Time since a version was superseded: 7d, 12h, 30m.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
-@index_option
-@common_options
+@options.index_option
+@options.common_options
 def vacuum(path: str, older_than: str, dry_run: bool, index: str | None) -> None:
     """Remove old versions, and files that no version needs."""
     try:
-        opened = open_it(path, index)
+        opened = options.open_it(path, index)
     except IndexNotFoundError as error:
         message = str(error).partition("; ")[0]
         raise IndexNotFoundError(f"{message}: nothing to remove") from error
@@ -161,8 +169,8 @@ def vacuum(path: str, older_than: str, dry_run: bool, index: str | None) -> None
 @app.command(examples=("delete events/", "delete events/ --yes"))
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
-@index_option
-@common_options
+@options.index_option
+@options.common_options
 def delete(path: str, yes: bool, dry_run: bool, index: str | None) -> None:
     """Remove the index with all its versions; data stays.
 
@@ -172,10 +180,10 @@ def delete(path: str, yes: bool, dry_run: bool, index: str | None) -> None:
 
     if index is not None:
         with contextlib.suppress(IndexNotFoundError):  # what is left of a build names no data set
-            open_it(path, index)
-    removed = delete_index(index or path, storage_options=storage_options(), dry_run=True)
+            options.open_it(path, index)
+    removed = delete_index(index or path, storage_options=options.storage_options(), dry_run=True)
     if not dry_run:
         if not yes:
             click.confirm(f"Remove the index {removed.location}?", abort=True, err=True)
-        removed = delete_index(index or path, storage_options=storage_options())
+        removed = delete_index(index or path, storage_options=options.storage_options())
     say(removed.to_dict(), removed.headline)

@@ -116,8 +116,7 @@ def _check_header(name: str, column: str, wanted: pa.DataType, source: str) -> N
         warnings.warn(f"{message}; name it {column}, or end the name of the file in .txt", RuntimeWarning, stacklevel=2)
     elif fit_values([name], wanted).reason is None:
         raise InvalidArgumentError(
-            f"{source} has no header: its first line is the value {name!r:.80}",
-            do="end the name of the file in .txt",
+            f"{source} has no header: its first line is the value {name!r:.80}", do="end the name of the file in .txt"
         )
 
 

@@ -1,4 +1,7 @@
-"""Commands for the bloom filter index that a Lance table has itself: `lance export`, `lance import`, `lance audit`."""
+"""Commands about filters that are not the index's own: those of a Lance table, and those of Parquet files.
+
+`lance export`, `lance import`, `lance audit`, `blooms`, `add-blooms`.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zonebloom.bloom.numba_loading import compile_seconds
+from zonebloom.bloom.sizing import SIZINGS
+from zonebloom.cli import options
 from zonebloom.cli.building import print_built
-from zonebloom.cli.options import (
-    SHARE,
-    busy,
-    check_output,
-    column_option,
-    common_options,
-    index_option,
-    is_json,
-    on_index,
-    overwrite_option,
-    storage_options,
-)
 from zonebloom.cli.output import print_json, read_table, say, write_table
 from zonebloom.cli.root import Group, app
+from zonebloom.cli.values import typed_value
+from zonebloom.errors import Words
 from zonebloom.ground.reasons import counted
 
 if TYPE_CHECKING:
@@ -38,13 +33,13 @@ def lance() -> None:
 @lance.command(
     examples=("lance export events.lance --column user_id", "lance export events/ -c user_id -o zones.arrow")
 )
-@column_option
+@options.column_option
 @click.option(
     "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Write .arrow or .parquet instead."
 )
 @click.option("--per-fragment", is_flag=True, help="A segment for each fragment of the table.")
-@overwrite_option
-@on_index
+@options.overwrite_option
+@options.on_index
 def export(opened: Index, column: str, output: Path | None, per_fragment: bool, overwrite: bool) -> None:
     """Give the zones of a column to the Lance table PATH as its own index.
 
@@ -54,11 +49,11 @@ def export(opened: Index, column: str, output: Path | None, per_fragment: bool, 
     if per_fragment and output is not None:
         raise click.UsageError("--per-fragment is for a Lance table, not for --output.")
     if output is None:
-        with busy("exporting"):
+        with options.busy("exporting"):
             _export_to_lance(opened, column, per_fragment=per_fragment, overwrite=overwrite)
         return
-    check_output(output, opened, overwrite=overwrite)
-    with busy("exporting"):
+    options.check_output(output, opened, overwrite=overwrite)
+    with options.busy("exporting"):
         count = write_table(opened.zone_table(column, numbered_by_path=True).to_arrow(), output)
     document = {"column": column, "num_zones": count, "output": str(output)}
     say(document, f"wrote {counted(count, 'zone')} to {output}", err=True)
@@ -78,8 +73,8 @@ def _export_to_lance(index: Index, column: str, *, per_fragment: bool, overwrite
 )
 @click.option("--column", "-c", required=True, help="The column that the zones describe.")
 @click.option("--input", "-i", "source", metavar="FILE", help="Read .arrow or .parquet of an export instead.")
-@index_option
-@common_options
+@options.index_option
+@options.common_options
 def import_(path: str, column: str, source: str | None, index: str | None) -> None:
     """Make an index of PATH from the Lance table's own index.
 
@@ -88,12 +83,12 @@ def import_(path: str, column: str, source: str | None, index: str | None) -> No
     from zonebloom.index.doors import build_index, import_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     started, compiled = time.perf_counter(), compile_seconds()
-    with busy("importing"):
+    with options.busy("importing"):
         if source is None:
-            imported = build_index(path, column, index=index, storage_options=storage_options(), adopt="lance")
+            imported = build_index(path, column, index=index, storage_options=options.storage_options(), adopt="lance")
         else:
             zones = _zones_of(Path(source))
-            imported = import_index(path, zones, column=column, index=index, storage_options=storage_options())
+            imported = import_index(path, zones, column=column, index=index, storage_options=options.storage_options())
     print_built(imported, path, index, started, compile_seconds() - compiled)
 
 
@@ -111,9 +106,9 @@ def _zones_of(file: Path) -> Any:
 
 @lance.command(examples=("lance audit events.lance", "lance audit events.lance --column user_id --replace"))
 @click.option("--column", "-c", help="The column to look at; by default all with a bloom filter index.")
-@click.option("--sample", type=SHARE, default=1.0, help="Share of the fragments to read.")
+@click.option("--sample", type=options.SHARE, default=1.0, help="Share of the fragments to read.")
 @click.option("--replace", is_flag=True, help="Put a sound index in the place of each one that loses rows.")
-@common_options
+@options.common_options
 def audit(path: str, column: str | None, sample: float, replace: bool) -> None:
     """Prove the bloom filter indexes of a Lance table right, or exit with 1.
 
@@ -121,11 +116,11 @@ def audit(path: str, column: str | None, sample: float, replace: bool) -> None:
     """
     from zonebloom.indexing.lance_audit import audit_lance  # noqa: PLC0415 - `--help` must not load Arrow
 
-    with busy("auditing"):
-        report = audit_lance(path, column=column, sample=sample, storage_options=storage_options())
+    with options.busy("auditing"):
+        report = audit_lance(path, column=column, sample=sample, storage_options=options.storage_options())
         unsound = [index for index in report.indexes if not index.is_sound]
         replaced = [_replaced(path, index.column) for index in unsound] if replace else []
-    if is_json():
+    if options.is_json():
         print_json({**report.to_dict(), "replaced": replaced})
     else:
         for index in report.indexes:
@@ -158,5 +153,79 @@ def _replaced(path: str, column: str) -> dict[str, Any]:
     from zonebloom.index.doors import build_index  # noqa: PLC0415 - as above
 
     with tempfile.TemporaryDirectory() as folder:
-        index = build_index(path, column, index=f"{folder}/index", storage_options=storage_options())
+        index = build_index(path, column, index=f"{folder}/index", storage_options=options.storage_options())
         return index.export_lance(path, column, overwrite=True).to_dict()
+
+
+# --- the filters of Parquet files -----------------------------------------------------------------------------------
+
+
+@app.command(examples=("blooms events/ --column user_id --value u-1",))
+@click.option("--column", "-c", help="The column to look at; all by default.")
+@click.option("--value", help="A value to look up in the column.")
+@options.common_options
+def blooms(path: str, column: str | None, value: str | None) -> None:
+    r"""Print the bloom filters that Parquet files have of their own.
+
+    With --value, say also whether they exclude it; \xAA is a byte of a column of bytes.
+    """
+    if value is not None and column is None:
+        raise click.UsageError("--value needs --column.")
+    from zonebloom.formats.parquet_blooms import parquet_blooms  # noqa: PLC0415 - `--help` must not load Arrow
+
+    wanted = None if value is None or column is None else _literal(path, column, value)
+    table = parquet_blooms(path, column=column, value=wanted, storage_options=options.storage_options())
+    rows = table.to_pylist()
+    if options.is_json():
+        print_json(rows)
+        return
+    for row in rows:
+        click.echo(f"{row['path']}\t{row['row_group']}\t{row['column']}\t{row['type']}\t{_said(row)}")
+    num_usable = sum(row["problem"] is None for row in rows)
+    num_bytes = sum(row["num_bytes"] or 0 for row in rows)
+    summary = f"{counted(len(rows), 'filter')}, {num_usable:,} usable, {num_bytes:,} bytes"
+    if value is not None:
+        summary += f"; {sum(row['excluded'] is True for row in rows):,} exclude the value"
+    click.echo(summary if rows else f"no file has one; {Words.ADD_PARQUET_BLOOMS}", err=True)
+
+
+@app.command("add-blooms", examples=("add-blooms events/ --column user_id --output events-with-blooms/",))
+@click.option("--column", "-c", multiple=True, required=True, help="A column to add filters for; repeatable.")
+@click.option("--output", "-o", metavar="FOLDER", type=click.Path(path_type=Path), required=True, help="A new folder.")
+@click.option("--fpp", type=options.PROBABILITY, default=0.01, help="False positive probability of a filter.")
+@click.option("--sizing", type=click.Choice(SIZINGS), default="power_of_two", help="How large a filter is.")
+@options.common_options
+def add_blooms(path: str, column: tuple[str, ...], output: Path, **given: Any) -> None:
+    """Write copies of Parquet files, with a filter for each row group of the columns.
+
+    PATH stays as it is. Engines such as DuckDB, DataFusion and Spark leave out row groups of the copies.
+    """
+    from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms  # noqa: PLC0415 - as below
+
+    copies = add_parquet_blooms(path, output, list(column), **given)
+    say(copies, *copies)
+
+
+def _literal(path: str, column: str, text: str) -> Any:
+    """The value that `text` is in the type of the column."""
+    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
+
+    from zonebloom.formats import open_dataset  # noqa: PLC0415 - as above
+    from zonebloom.formats.parquet.file import open_parquet  # noqa: PLC0415 - as above
+
+    dataset = open_dataset(path, options.storage_options(), as_files=True).pin()
+    for name, listed in dataset.list().items():
+        with open_parquet(dataset, name, listed) as file:
+            leaf = file.leaf_of(column)
+            wanted = pa.null() if leaf is None else file.leaves[leaf][1]
+        if not pa.types.is_null(wanted):
+            return typed_value(text, wanted, "--value")
+    return text
+
+
+def _said(row: dict[str, Any]) -> str:
+    if row["problem"] is not None:
+        return f"cannot be used: {row['problem']}"
+    text = f"{counted(row['num_blocks'], 'block')}\t{row['expected_ndv']:,.0f} values\tfpp {row['fpp']:.2g}"
+    verdicts = {True: "excluded", False: "may be there", None: "cannot tell"}
+    return f"{text}\t{verdicts[row['excluded']]}" if "excluded" in row else text
