@@ -72,11 +72,7 @@ class SparkRunner:
     """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        *,
-        num_tasks: int | None = None,
-        max_index_bytes: int | None = None,
+        self, spark: SparkSession, *, num_tasks: int | None = None, max_index_bytes: int | None = None
     ) -> None:
         if num_tasks is not None and (not isinstance(num_tasks, int) or num_tasks < 1):
             raise InvalidArgumentError("tasks must be at least 1", got=f"{num_tasks!r}")

@@ -291,12 +291,7 @@ class Lake:
     filter = where
 
     def where_in(
-        self,
-        column: str,
-        keys: DataFrame | Any,
-        *,
-        method: Asked | None = None,
-        strict: bool = False,
+        self, column: str, keys: DataFrame | Any, *, method: Asked | None = None, strict: bool = False
     ) -> DataFrame:
         """The rows whose `column` is one of `keys`: a frame that has that column, or any collection of values.
 

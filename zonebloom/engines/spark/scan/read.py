@@ -39,12 +39,7 @@ def layout_of(catalog: Catalog, given: Any, index: Place = None) -> tuple[Layout
 
 
 def lake_of(
-    catalog: Catalog,
-    path: Any,
-    index: Place = None,
-    *,
-    method: Asked = "auto",
-    columns: Sequence[str] | None = None,
+    catalog: Catalog, path: Any, index: Place = None, *, method: Asked = "auto", columns: Sequence[str] | None = None
 ) -> Lake:
     """See `ZoneBloom.read`."""
     spark, source = catalog.spark, catalog.source(path)
