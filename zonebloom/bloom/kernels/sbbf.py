@@ -52,7 +52,13 @@ def _filter_check(blocks: Any, num_blocks: Any, hashes: Any, count: Any, answers
 
 
 @kernel
-def _check_zones(
+def _check_zones(filters: Any, num_filters: Any, num_blocks: Any, hashes: Any, count: Any, answers: Any) -> None:
+    for index in range(num_filters):
+        store_u8(answers, index, _any_may_be_in(filters + index * num_blocks * _32, num_blocks, hashes, count))
+
+
+@kernel
+def _check_zones_at(
     data: Any, starts: Any, nums_blocks: Any, num_filters: Any, hashes: Any, count: Any, answers: Any
 ) -> None:
     for index in range(num_filters):
@@ -124,16 +130,36 @@ def filter_check(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64])
     return answers
 
 
-def check_zones(
+def check_zones(filters: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """For each filter: true if any of `hashes` may be in it, false if certainly none is.
+
+    Hashes sorted by value visit the blocks of a filter in order, which is kinder to memory.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a dtype or shape does not fit.
+
+    Notes
+    -----
+    Spec: specs/sbbf.md#check_zones
+    """
+    check_filters("filters", filters)
+    check_array("hashes", hashes, np.uint64)
+    num_filters, num_blocks, _ = filters.shape
+    answers = np.zeros(num_filters, np.bool_)
+    if num_filters and len(hashes):
+        _check_zones(filters, num_filters, num_blocks, hashes, len(hashes), answers)
+    return answers
+
+
+def check_zones_at(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.uint64],
     num_blocks: npt.NDArray[np.uint32],
     hashes: npt.NDArray[np.uint64],
 ) -> npt.NDArray[np.bool_]:
-    """For each filter: true if any of `hashes` may be in it, false if certainly none is.
-
-    Filter i has `num_blocks[i]` blocks from byte `starts[i]` of `data`. Hashes sorted by value visit the blocks of a
-    filter in order, which is kinder to memory.
+    """`check_zones` for filters of different sizes: filter i has `num_blocks[i]` blocks from byte `starts[i]`.
 
     Raises
     ------
@@ -142,7 +168,7 @@ def check_zones(
 
     Notes
     -----
-    Spec: specs/sbbf.md#check_zones
+    Cost: as `check_zones`, and one pass over `starts`. Spec: specs/sbbf.md#check_zones
     """
     check_array("data", data, np.uint8)
     check_array("starts", starts, np.uint64)
@@ -160,7 +186,7 @@ def check_zones(
             "every filter must have blocks and lie inside data", got=f"{len(data)} bytes of data"
         )
     if len(hashes):
-        _check_zones(data, starts, num_blocks, len(starts), hashes, len(hashes), answers)
+        _check_zones_at(data, starts, num_blocks, len(starts), hashes, len(hashes), answers)
     return answers
 
 
