@@ -300,6 +300,16 @@ def test_a_name_with_a_variable_of_spark_is_only_a_name(spark, tmp_path):
     assert shown(ZoneBloom(spark).prune_join(str(tmp_path), small, name)).total() == 1
 
 
+def test_a_column_may_have_any_name_beside_those_of_keys(spark, tmp_path):
+    names = ("key", "__zonebloom_key", "key__zonebloom")
+    pq.write_table(pa.table({name: range(100) for name in names}), tmp_path / "0.parquet")
+    zonebloom.build_index(tmp_path, "key", rows_per_zone=10)
+    zb, small = ZoneBloom(spark), spark.range(7, 8).withColumnRenamed("id", "key")
+    joined = zb.prune_join(str(tmp_path), small, "key", null_safe=True)
+    expected = spark.read.parquet(str(tmp_path)).where("key = 7")
+    assert shown(joined) == shown(zb.read(str(tmp_path)).where_in("key", [7])) == shown(expected)
+
+
 def test_bad_names_are_refused(spark, lake):
     for on in ([], ["key", "key"], 5, [5]):
         with pytest.raises(InvalidArgumentError, match="on must be one or more different names"):

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from zonebloom.engines.spark.catalog import check_batch
 from zonebloom.engines.spark.join.keys import check_pair
 from zonebloom.engines.spark.pushdown.calendars import has_old
-from zonebloom.engines.spark.pushdown.names import named
+from zonebloom.engines.spark.pushdown.names import named, unlike
 from zonebloom.engines.spark.scan.lake import Lake
 from zonebloom.engines.spark.versions import arrow_of
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
@@ -38,7 +38,6 @@ _HOW = {
     "rightanti": "right_anti",
 }
 """Joins whose result has no rows of the big side without a partner."""
-_SUFFIX = "__zonebloom"
 
 
 def prune_join(lake: Lake, small: DataFrame, on: Any, how: Any, max_keys: int, *, null_safe: bool) -> DataFrame:
@@ -127,7 +126,8 @@ def _predicate(name: str, values: pa.Array, *, null_safe: bool) -> Predicate | s
 
 def _null_safe_join(pruned: DataFrame, small: DataFrame, names: Sequence[str], kind: str) -> DataFrame:
     """The join by `<=>`. It has the key columns once, from the side that keeps all its rows."""
-    other = {name: name + _SUFFIX for name in names}
+    suffix = unlike([*pruned.columns, *small.columns])
+    other = {name: name + suffix for name in names}
     same = reduce(and_, (named(name).eqNullSafe(named(renamed)) for name, renamed in other.items()))
     if kind in ("right_semi", "right_anti"):
         return small.join(pruned.withColumnsRenamed(other), same, kind.replace("right", "left"))

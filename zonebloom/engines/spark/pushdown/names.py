@@ -109,6 +109,11 @@ def named(*path: str) -> Column:
     return functions.expr(text) if IS_BEFORE_4 and "``" in text else functions.col(text)
 
 
+def unlike(names: Iterable[str]) -> str:
+    """A name that none of `names` is, in any case: it is longer."""
+    return max(names, key=len) + "_"
+
+
 def respelled(schema: pa.Schema, stored: pa.Schema) -> str | None:
     """A column or inner field of `schema` that `stored` has only in another case; None if there is none."""
     spelled = set(_spellings(stored))

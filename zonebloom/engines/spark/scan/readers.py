@@ -21,7 +21,7 @@ from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.catalog import location_of
 from zonebloom.engines.spark.executors import setting
-from zonebloom.engines.spark.pushdown.names import named
+from zonebloom.engines.spark.pushdown.names import named, unlike
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.layout import Layout
@@ -38,7 +38,6 @@ _LOG_OF_A_STREAM = "_spark_metadata"
 """The folder in which a stream names the files of its finished batches. Spark reads no other file beside it."""
 _CHUNK = 32
 """Paths that Spark lists on the driver; for more it starts a job with a task for each path."""
-_KEY = "__zonebloom_key"
 _BROADCAST_BYTES = 16 << 20
 """Keys up to this size are sent to every executor; for more the driver would hold a hash table of them too."""
 _LISTING_JOBS = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -55,11 +54,12 @@ def filtered(spark: SparkSession, frame: DataFrame, condition: Condition) -> Dat
 
 
 def _joined(spark: SparkSession, frame: DataFrame, keys: Keys) -> DataFrame:
-    schema = StructType([StructField(_KEY, keys.target.spark)])
-    key_frame = local_frame(spark, pa.table({_KEY: keys.values.cast(arrow_type(keys.target.spark))}), schema)
+    name = unlike(frame.columns)
+    schema = StructType([StructField(name, keys.target.spark)])
+    key_frame = local_frame(spark, pa.table({name: keys.values.cast(arrow_type(keys.target.spark))}), schema)
     if keys.values.nbytes <= _BROADCAST_BYTES:
         key_frame = functions.broadcast(key_frame)
-    return frame.join(key_frame, named(*keys.target.path) == functions.col(_KEY), "left_semi")
+    return frame.join(key_frame, named(*keys.target.path) == named(name), "left_semi")
 
 
 class RangeReader:
