@@ -138,6 +138,7 @@ def test_columns_that_spark_finds_by_their_ids_lose_no_row(spark, tmp_path):
     spark.conf.set(setting, "TRUE")  # Spark reads the values of settings in any case
     try:
         check(spark, tmp_path / "lake", f"{name} = 1", f"{name} = 5")
+        assert ZoneBloom(spark).search(str(tmp_path / "lake"), f"{name} = 5").kept.rows == 2
     finally:
         spark.conf.unset(setting)
 

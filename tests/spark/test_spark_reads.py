@@ -26,6 +26,7 @@ from tests.newer import has, need
 from tests.spark import cluster
 from tests.spark.rows import of_lake, of_plain_read, rows_of_each, shown
 from zonebloom.engines.spark.pushdown.translate import keys_condition
+from zonebloom.engines.spark.pushdown.types import CHAR
 from zonebloom.engines.spark.scan.readers import escaped, local_frame, url_of
 from zonebloom.errors import InvalidArgumentError, PredicateError, StaleIndexError, ZoneBloomError
 from zonebloom.search.query import Query
@@ -427,13 +428,15 @@ def test_nan_as_a_literal_is_found_on_each_way(any_spark, tmp_path):
 def test_collated_and_padded_columns_are_kept_whole(spark, tmp_path):
     need("spark_4")
     root = tmp_path / "lake"
-    spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS c, CAST('a' AS CHAR(5)) AS p").write.parquet(url_of(str(root)))
+    frame = spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS c, 'a    ' AS p").withMetadata("p", {CHAR: "char(5)"})
+    frame.write.parquet(url_of(str(root)))
     zb.build_index(root, ["c", "p"])
     lake, plain = ZoneBloom(spark).read(str(root)), plain_read(spark, root)
     asked = ["c = 'A'", "p = 'a'", "p = 'a    '"]
     rows = of_lake(lake, asked, "auto")
     assert rows == of_plain_read(plain, asked)
-    assert len(rows["c = 'A'"]) == 1
+    assert [len(rows[condition]) for condition in asked] == [1, 1, 1]
+    assert [ZoneBloom(spark).search(str(root), condition).kept.rows for condition in asked] == [1, 1, 1]
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from zonebloom.ground.version import __version__
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 _SCHEMA = "number long, found string, result binary"
 _RAISED = re.compile(r"zonebloom\.errors\.(\w+): ([^\n]+)")
@@ -97,9 +98,10 @@ def setting(spark: SparkSession, name: str) -> str:
     return str(spark.conf.get(name)).strip().upper()
 
 
-def reads_by_id(spark: SparkSession) -> bool:
-    """Whether Spark finds the columns of a file by field id, not by name."""
-    return setting(spark, "spark.sql.parquet.fieldId.read.enabled") == "TRUE"
+def reads_by_id(spark: SparkSession, schema: StructType) -> bool:
+    """Whether Spark finds columns of `schema` in a file by their ids, not by name."""
+    is_set = setting(spark, "spark.sql.parquet.fieldId.read.enabled") == "TRUE"
+    return is_set and '"parquet.field.id"' in schema.json()
 
 
 class Cluster:

@@ -164,10 +164,6 @@ class Lake:
             names += same
         return tuple(names)
 
-    @cached_property
-    def _has_ids(self) -> bool:
-        return '"parquet.field.id"' in self.full_schema.json()
-
     @property
     def index(self) -> Index:
         """The index, in the version that was used last."""
@@ -379,7 +375,7 @@ class Lake:
     def _planned(self, understood: Callable[[Binder], Condition], method: Asked | None, *, strict: bool) -> Plan:
         asked = self.method if method is None else method
         _check_method(asked)
-        is_by_id = self._has_ids and reads_by_id(self.spark)
+        is_by_id = reads_by_id(self.spark, self.full_schema)
 
         def of_names(binder: Binder) -> Condition:
             condition = understood(binder)

@@ -5,21 +5,29 @@ Design: docs/design/spark-reads.md#reads, docs/design/spark-reads.md#tables
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
+from zonebloom.engines.spark.executors import reads_by_id
 from zonebloom.engines.spark.pushdown.implied import explained
+from zonebloom.engines.spark.pushdown.translate import understand
+from zonebloom.engines.spark.pushdown.types import Binder, Piece
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
+from zonebloom.engines.spark.scan.choice import BY_ID
 from zonebloom.engines.spark.scan.lake import Asked, Lake
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import RangeReader, Reader, SparkReader
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import ParquetDataset
 from zonebloom.index.index import Index
+from zonebloom.search.query import Query
+from zonebloom.search.result import SearchResult
 
 _FILES_BY_PATH = "InMemoryFileIndex"
 """The listing that a plan names if it reads files by their paths, without the log of a table."""
@@ -36,6 +44,29 @@ def layout_of(catalog: Catalog, given: Any, index: Place = None) -> tuple[Layout
     source = catalog.named(given) if index is None else catalog.source(given)
     table = CatalogTable.of(source) if hasattr(source, "inputFiles") else None
     return Layout(catalog.view(source, index)), table
+
+
+def searched(spark: SparkSession, layout: Layout, table: CatalogTable | None, given: str | Column) -> SearchResult:
+    """The row ranges of the listed files, those of a `table`, that may match. The search runs now, on the driver.
+
+    Design: docs/design/spark.md#row-ranges
+    """
+    schema = _schema_in_spark(spark, layout, table)
+    binder = Binder(schema, layout.view, may_move=table is not None and table.is_partitioned)
+    condition = understand(given, binder, spark.createDataFrame([], schema))
+    predicate = Piece(condition.shown, BY_ID) if reads_by_id(spark, schema) else condition.predicate
+    return Query(layout.view, predicate, own_filters=False).result
+
+
+def _schema_in_spark(spark: SparkSession, layout: Layout, table: CatalogTable | None) -> StructType:
+    """The columns of Spark's plain read; of files that Spark does not read, those that it knows."""
+    data = layout.view.dataset
+    if table is not None:
+        return table.frame.schema
+    if isinstance(data, ParquetDataset) and not data.is_remote:
+        with contextlib.suppress(PySparkException, DataFileError):
+            return SparkReader(spark, data).schema(layout.view)
+    return layout.readable
 
 
 def lake_of(

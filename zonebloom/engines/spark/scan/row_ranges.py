@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
-from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, understand
-from zonebloom.engines.spark.pushdown.types import Binder
+from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.splits import Split, narrowing_of
 from zonebloom.engines.spark.scan.types import arrow_schema
@@ -27,11 +26,10 @@ from zonebloom.engines.spark.versions import VALUE_BYTES, arrow_of
 from zonebloom.errors import InvalidArgumentError, StaleIndexError
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.selection import RowSelection
-from zonebloom.search.query import Query
+from zonebloom.search.result import SearchResult
 
 if TYPE_CHECKING:
     from zonebloom.engines.spark.scan.catalog_table import CatalogTable
-    from zonebloom.search.result import SearchResult
     from zonebloom.search.view import View
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -41,34 +39,20 @@ _SCHEMA = "path string, fragment_id long, start long, stop long"
 _NAMES = ("path", "fragment_id", "start", "stop")
 
 
-def searched(
-    spark: SparkSession, layout: Layout, table: CatalogTable | None, condition: str | Column | Predicate
-) -> SearchResult:
-    """The row ranges of the listed files, those of a `table`, that may match. The search runs now, on the driver.
-
-    Design: docs/design/spark.md#row-ranges
-    """
-    may_move = table is not None and table.is_partitioned
-    binder = Binder(layout.readable, layout.view, may_move=may_move)
-    template = spark.createDataFrame([], layout.readable)
-    return Query(layout.view, understand(condition, binder, template).predicate, own_filters=False).result
-
-
 def map_candidates(
     spark: SparkSession,
     layout: Layout,
     table: CatalogTable | None,
-    wanted: Any,
+    wanted: SearchResult | DataFrame | pa.Table,
     function: Function,
     *,
     schema: Any,
     columns: Sequence[str] | None,
 ) -> DataFrame:
-    """See `ZoneBloom.map_candidates`."""
-    if isinstance(wanted, DataFrame):
-        wanted = arrow_of(wanted)
-    result = None if isinstance(wanted, pa.Table) else searched(spark, layout, table, wanted)
-    rows = _given(layout.view, wanted) if result is None else result.row_ranges
+    """See `ZoneBloom.map_candidates`; `wanted` is the result of a search, or row ranges of a caller."""
+    result = wanted if isinstance(wanted, SearchResult) else None
+    table_of_ranges = arrow_of(wanted) if isinstance(wanted, DataFrame) else wanted
+    rows = _given(layout.view, table_of_ranges) if result is None else result.row_ranges
     paths = [layout.view.paths[fragment_id] for fragment_id in np.unique(rows.fragment_ids).tolist()]
     problem = None if table is None else table.misplaced(layout.view.dataset, layout.view.listing, paths)
     if problem is not None:
