@@ -88,7 +88,10 @@ from zonebloom.bloom.hashing import hash_values
 from zonebloom.bloom.sbbf import Sbbf
 Sbbf.from_bytes(bytes(64)).fold().check_hashes(np.arange(5, dtype=np.uint64))
 hash_values(pa.array([0.0] * 1000))
-zb.open_index(sys.argv[1]).search(zb.col("user_id").isin(map(str, range({FEW_HASHES}))))
+index = zb.open_index(sys.argv[1])
+index.search(zb.col("user_id").isin(map(str, range({FEW_HASHES}))))
+index.exists("user_id", ["nobody", "7"])
+index.locate("user_id", ["nobody", "7"])
 """
     assert not loaded_by(code, lake.root) & {"numba", "llvmlite"}
 

@@ -217,6 +217,13 @@ def test_a_file_that_changes_after_planning_is_an_error(small_lake):
         rows_of(plan)
 
 
+def test_a_file_that_vanishes_is_an_error(small_lake):
+    plan = plan_of(small_lake)
+    (small_lake / "1.parquet").unlink()
+    with pytest.raises(DataFileError, match="must exist"):
+        rows_of(plan)
+
+
 def test_a_file_that_is_overwritten_in_place_while_it_is_read_gives_no_rows(small_lake, monkeypatch):
     from zonebloom.formats.parquet.file import DataFile
 

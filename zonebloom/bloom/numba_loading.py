@@ -9,10 +9,13 @@ from __future__ import annotations
 import sys
 from functools import cache
 from importlib import import_module
+from math import inf
 from types import ModuleType
 
 _LOADING_SECONDS = 0.2
 """CPU time of importing Numba and the first call of a kernel, where its machine code is cached: 0.2 to 0.4 s."""
+SECONDS_A_PROBE = 7e-8
+"""A pair of a filter and a hash, in NumPy."""
 _seconds_without = 0.0
 _KERNELS = "zonebloom.bloom.kernels"
 
@@ -33,9 +36,10 @@ def is_worth_loading(kernels: str, seconds: float) -> bool:
     return _seconds_without > _LOADING_SECONDS and _is_installed()
 
 
-def kernels_to_read(name: str) -> ModuleType:
-    """The kernels of module `name` for a search; without Numba those that NumPy has in their place."""
-    return import_module(f"{_KERNELS}.{name}" if _is_installed() else "zonebloom.bloom.kernels_in_numpy")
+def kernels_to_read(name: str, seconds: float = inf) -> ModuleType:
+    """The kernels of module `name` for a search; NumPy's in their place without Numba, or for work of few `seconds`."""
+    module = f"{_KERNELS}.{name}"
+    return import_module(module if is_worth_loading(module, seconds) else "zonebloom.bloom.kernels_in_numpy")
 
 
 def compile_seconds() -> float:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from zonebloom.bloom import kernels_in_numpy
-from zonebloom.bloom.numba_loading import kernels_to_read
+from zonebloom.bloom.numba_loading import SECONDS_A_PROBE, kernels_to_read
 from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, check_fpp, num_blocks_for
 from zonebloom.bloom.split_block import fold, measured_fpp
 from zonebloom.errors import InvalidArgumentError
@@ -26,8 +25,6 @@ from zonebloom.errors import InvalidArgumentError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FEW: Final = 1024
-"""Most hashes that are checked in NumPy: loading Numba takes longer than the check."""
 _HEADER_TAIL: Final = bytes.fromhex("1c1c0000 1c1c0000 1c1c0000 00")
 """Split-block, XXH64, uncompressed, and the end of the struct; Parquet has no other algorithm, hash or compression."""
 _HEADER_LENGTHS: Final = range(15, 20)
@@ -204,7 +201,7 @@ class Sbbf:
         hashes = np.ascontiguousarray(hashes)
         if hashes.dtype != np.uint64 or hashes.ndim != 1:
             raise InvalidArgumentError("hashes must be an array of uint64 of one dimension", got=hashes.dtype)
-        kernels = kernels_in_numpy if len(hashes) <= _FEW else kernels_to_read("sbbf")
+        kernels = kernels_to_read("sbbf", len(hashes) * SECONDS_A_PROBE)
         answers: npt.NDArray[np.bool_] = kernels.filter_check(self._blocks, hashes)
         return answers
 

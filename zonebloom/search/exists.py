@@ -156,7 +156,7 @@ class Keys:
             floats = values.to_numpy(zero_copy_only=False)
             is_zero = floats == 0
             values = pa.array(np.where(is_zero, floats.dtype.type(0), floats), values.type)
-        of_each = hashing.hash_array(values)
+        of_each = np.asarray(hashing.hash_each(values), np.uint64)
         order = of_each.argsort()
         ascending = of_each[order]
         is_first = np.ones(len(ascending), np.bool_)
@@ -165,7 +165,7 @@ class Keys:
         bounds = np.append(is_first.nonzero()[0], len(ascending))
         if is_zero.any():  # a zero of a float type has two
             owner = hashes.searchsorted(of_each[is_zero.argmax()])
-            negative = hashing.hash_array(pa.array([-0.0], values.type))
+            negative = np.asarray(hashing.hash_each(pa.array([-0.0], values.type)), np.uint64)
             place = hashes.searchsorted(negative)
             hashes, owners = np.insert(hashes, place, negative), np.insert(owners, place, owner)
         return HashedKeys(hashes, owners, self.fit.slots[order], bounds)

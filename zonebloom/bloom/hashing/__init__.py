@@ -29,7 +29,7 @@ from zonebloom.bloom.hashing.buffers import (
 )
 from zonebloom.bloom.hashing.columns import column_array, column_path, is_ambiguous, leaf_paths, resolve_column
 from zonebloom.bloom.hashing.types import HashPlan, hash_plan, is_supported, lance_supports, storage_type
-from zonebloom.bloom.hashing.values import hash_array, hash_values, to_hashes
+from zonebloom.bloom.hashing.values import hash_array, hash_each, hash_values, to_hashes
 
 __all__ = [
     "FixedBuffers",
@@ -39,6 +39,7 @@ __all__ = [
     "column_path",
     "fixed_buffers",
     "hash_array",
+    "hash_each",
     "hash_plan",
     "hash_values",
     "is_ambiguous",

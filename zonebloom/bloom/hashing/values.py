@@ -73,15 +73,23 @@ def hash_values(array: pa.Array) -> list[int] | Hashes:
 
     Spec: specs/hashing.md#hash_values
     """
-    stored = stored_array(array)
-    if isinstance(stored, pa.DictionaryArray):
-        return hash_values(stored.dictionary_decode())
-    values = _both_zeros(stored.drop_null())
-    if len(values) > _FEW_VALUES and is_worth_loading(_KERNELS, len(values) * _SECONDS_A_VALUE):
-        return distinct(to_hashes(values))
+    hashes = hash_each(_both_zeros(_decoded(array).drop_null()))
+    return list(dict.fromkeys(hashes)) if isinstance(hashes, list) else distinct(hashes)
+
+
+def hash_each(values: pa.Array) -> list[int] | Hashes:
+    """The hash of each value of an array without nulls, in order; few values do not load Numba, and are a list."""
+    plain = _decoded(values)
+    if len(plain) > _FEW_VALUES and is_worth_loading(_KERNELS, len(plain) * _SECONDS_A_VALUE):
+        return to_hashes(plain)
     import xxhash  # noqa: PLC0415 - a build never needs it
 
-    return [xxhash.xxh64_intdigest(value) for value in dict.fromkeys(_hash_inputs(values))]
+    return [xxhash.xxh64_intdigest(value) for value in _hash_inputs(plain)]
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    stored = stored_array(array)
+    return _decoded(stored.dictionary_decode()) if isinstance(stored, pa.DictionaryArray) else stored
 
 
 def _hash_inputs(array: pa.Array) -> Iterator[bytes]:

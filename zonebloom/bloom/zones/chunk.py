@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.numba_loading import is_worth_loading, kernels_to_read
+from zonebloom.bloom.numba_loading import SECONDS_A_PROBE, is_worth_loading, kernels_to_read
 from zonebloom.bloom.sizing import BLOCK_BYTES
 from zonebloom.bloom.split_block import block_index, block_indexes, measured_fpp
 from zonebloom.errors import InvalidZoneTableError
@@ -18,13 +18,11 @@ if TYPE_CHECKING:
 _KERNELS = "zonebloom.bloom.kernels.sbbf"
 _FEW_PROBES = 1 << 12
 """Pairs of a zone and a hash that NumPy probes as fast as a kernel is called."""
-_SECONDS_A_PROBE = 7e-8
-"""NumPy's."""
 
 
 def is_work_for_kernel(num_probes: int) -> bool:
     """Whether a kernel is faster than NumPy for `num_probes` pairs of a zone and a hash."""
-    return num_probes > _FEW_PROBES and is_worth_loading(_KERNELS, num_probes * _SECONDS_A_PROBE)
+    return num_probes > _FEW_PROBES and is_worth_loading(_KERNELS, num_probes * SECONDS_A_PROBE)
 
 
 class FilterChunk:
@@ -98,7 +96,8 @@ class FilterChunk:
 
     def check(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each of `hashes`, whether the filter of `zone` may contain it."""
-        answers: NDArray[np.bool_] = kernels_to_read("sbbf").filter_check(self.blocks(zone), hashes)
+        kernels = kernels_to_read("sbbf", len(hashes) * SECONDS_A_PROBE)
+        answers: NDArray[np.bool_] = kernels.filter_check(self.blocks(zone), hashes)
         return answers
 
     def measured_fpp(self) -> NDArray[np.float64]:
