@@ -15,6 +15,7 @@ import pytest
 
 import zonebloom
 from tests.spark.rows import of_lake, of_plain_read, shown
+from zonebloom.engines.spark.pushdown.types import CHAR
 from zonebloom.spark import ZoneBloom
 
 ROWS_PER_ZONE = 64
@@ -82,6 +83,19 @@ def test_a_lake_in_a_store_lives_as_one_on_a_disk(any_spark, s3, copy, tmp_path)
     assert of_lake(zb.read(url), CONDITIONS, "auto") == expected
     zb.delete_index(url)
     assert not any("zonebloom" in key for key in s3.keys("lake é/"))
+
+
+def test_texts_of_char_are_padded_as_spark_pads_them(spark, s3, tmp_path):
+    frame = spark.sql("SELECT id, rpad(concat('x', id), 5, ' ') AS c FROM range(40)").withMetadata(
+        "c", {CHAR: "char(5)"}
+    )
+    frame.coalesce(1).write.parquet(str(tmp_path / "copy"))
+    url = s3.upload(tmp_path / "copy", "chars")
+    zonebloom.build_index(url, "c", rows_per_zone=4, storage_options=s3.options)
+    conditions = ["c = 'x7'", "c = 'x7   '", "c IN ('x8', 'x9  ')", "c = 'y'"]
+    expected = of_plain_read(plain(spark, tmp_path / "copy"), conditions)
+    for how in ("auto", "row_ranges"):
+        assert of_lake(ZoneBloom(spark, storage_options=s3.options).read(url), conditions, how) == expected
 
 
 def test_every_way_gives_the_rows_of_a_plain_read(spark, s3, copy):

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from zonebloom.engines.spark.pushdown.types import CHAR
 from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
 from zonebloom.engines.spark.scan.types import arrow_type, nullable_type, spark_type
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError, Words
@@ -94,15 +95,15 @@ class Layout:
         return spark.StructType(fields)
 
     def _field(self, field: pa.Field) -> spark.StructField:
-        """The column in Spark's type, with its default value for files without the column."""
+        """The column in Spark's type, with its default for files without the column; Spark pads texts of CHAR(n)."""
         if field.name in self.partition_columns and self.is_hive:
             return spark.StructField(field.name, infer(texts.get(field.name) for texts in self._texts.values()), True)
         is_int96, written = self._described(field)
         read_as = spark_type(field.name, field.type, is_int96=is_int96)
         if written is None:
             return spark.StructField(field.name, read_as, True)
-        default = {key: text for key, text in written.metadata.items() if key == "EXISTS_DEFAULT"}
-        return spark.StructField(field.name, _as_written(field.name, written.dataType, read_as), True, default)
+        kept = {key: text for key, text in written.metadata.items() if key in ("EXISTS_DEFAULT", CHAR)}
+        return spark.StructField(field.name, _as_written(field.name, written.dataType, read_as), True, kept)
 
     @cached_property
     def _texts(self) -> dict[str, dict[str, str | None]]:
