@@ -707,6 +707,19 @@ def test_polars_limits_count_the_rows_before_the_filter(flat):
             assert ask(ours).collect(engine=engine).rows() == ask(plain).collect(engine=engine).rows()
 
 
+def test_what_polars_cannot_decode_is_read_on_without_it_and_names_are_no_patterns(tmp_path):
+    """Polars 2.1 decodes no delta byte arrays of fixed length; 18 folders are two plans; `*` is all columns."""
+    rows = pa.table({"id": range(50), "*": range(50), "^i.*$": range(50), "raw": pa.array([b"ab"] * 50, pa.binary(2))})
+    for number in range(18):
+        (tmp_path / f"p={number}").mkdir()
+        encoding = {"raw": "DELTA_BYTE_ARRAY"} if number == 16 else None
+        pq.write_table(rows, tmp_path / f"p={number}" / "a.parquet", use_dictionary=False, column_encoding=encoding)
+    index = zb.build_index(tmp_path, "id")
+    for engine in ("in-memory", "streaming"):
+        frame = scan(index).filter(C("id") > 5).collect(engine=engine)
+        assert frame.equals(pl.from_arrow(index.dataset().to_table(filter=F("id") > 5)))
+
+
 def test_what_polars_compares_in_types_that_arrow_lacks_or_in_coarser_units_loses_no_row(tmp_path):
     """Decimals are compared with integers of 128 bits, times in the coarser unit: both rows have that millisecond."""
     need("decimals_from_polars")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ __all__ = ["scan"]
 
 _MAX_DEPTH = 200
 """Levels of an expression that are examined; deeper parts prune nothing."""
+_FOLDERS = 16
+"""Most partitions that Polars reads by one plan: a plan takes time by the square of their number."""
 
 
 def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str, str] | None = None) -> pl.LazyFrame:
@@ -63,7 +66,8 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
     Design: docs/design/engines.md#polars
     """
     try:
-        from polars.io.plugins import register_io_source  # noqa: PLC0415 - an optional dependency
+        from polars import exceptions, selectors  # noqa: PLC0415 - an optional dependency
+        from polars.io.plugins import register_io_source  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError(
             "Polars must be installed", got="no such module", do='pip install "zonebloom[polars]"'
@@ -78,13 +82,19 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
         wanted = None if predicate is None or num_rows is not None else necessary(predicate, dataset.schema)
         query = dataset.search(wanted)
         plain = None if num_rows is not None else _read_by_polars(query, schema)
-        if plain is not None:
-            rows = plain if predicate is None else plain.filter(predicate)
-            yield from rows.select(names or list(schema)).collect_batches(maintain_order=True)
-            return
+        num_given = 0
+        with suppress(OSError, exceptions.PolarsError):  # our own reader goes on, decodes more, or says what is wrong
+            for part in plain or ():
+                rows = part if predicate is None else part.filter(predicate)
+                for frame in rows.select(selectors.by_name(*names or schema)).collect_batches(maintain_order=True):
+                    num_given += frame.height
+                    yield frame
+            if plain is not None:
+                return
         for batch in dataset.read_kept(query, wanted, names, num_rows):
-            frame = _frame(batch)
-            yield frame if predicate is None else frame.filter(predicate)
+            frame = _frame(batch) if predicate is None else _frame(batch).filter(predicate)
+            yield frame[num_given:]
+            num_given = max(num_given - frame.height, 0)
 
     schema = _frame(dataset.schema.empty_table()).schema
     return register_io_source(read, schema=schema)
@@ -98,7 +108,7 @@ def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     return frame
 
 
-def _read_by_polars(query: Query, schema: pl.Schema) -> pl.LazyFrame | None:
+def _read_by_polars(query: Query, schema: pl.Schema) -> list[pl.LazyFrame] | None:
     """All rows by Polars' own reader, which decodes several times as fast; None where some are excluded or differ.
 
     Each file must have the columns of `schema` in its types, but for those of its folders.
@@ -121,7 +131,7 @@ def _read_by_polars(query: Query, schema: pl.Schema) -> pl.LazyFrame | None:
             return None
         literals = [pl.lit(value.as_py(), schema[name]).alias(name) for name, value in values.items()]
         parts.append(pl.scan_parquet(files, glob=False, hive_partitioning=False).with_columns(literals))
-    return pl.concat(parts) if parts else None
+    return [pl.concat(parts[first : first + _FOLDERS]) for first in range(0, len(parts), _FOLDERS)] or None
 
 
 def necessary(expression: pl.Expr, schema: pa.Schema, depth: int = _MAX_DEPTH) -> Predicate | None:
