@@ -228,7 +228,8 @@ def _told(error: BaseException) -> tuple[str, int]:
             and any(p.name == "where" for p in error.ctx.command.params)
         ):
             message += "; put the whole condition in quotes"
-        return f"{message}; see {error.ctx.command_path if error.ctx else 'zonebloom'} --help", 2
+        joint = " See" if message.endswith("?") else "; see"
+        return f"{message}{joint} {error.ctx.command_path if error.ctx else 'zonebloom'} --help", 2
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         is_key = any(isinstance(raised, KeyboardInterrupt) for raised in (error, error.__cause__, error.__context__))
         return "stopped" + _left_over(), _STOPPED if is_key else 1
