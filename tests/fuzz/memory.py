@@ -233,7 +233,7 @@ class MemoryLake(DatasetSnapshot):
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         return {path: fingerprint for path, fingerprint in self.list().items() if path in paths}
 
-    def open(self, path: str, listed: Fingerprint | None = None) -> MemoryFile:
+    def open(self, path: str, listed: Fingerprint | None = None, likely: object = ()) -> MemoryFile:
         self.step(f"open {path}")
         number = self.files.found.get(path)
         if number is None:

@@ -119,7 +119,7 @@ def use_file(target: Path, data: bytes) -> str:
 
 def check_new_names(target: Path) -> None:
     """Each name of the footer is replaced, or the footer is refused."""
-    with DataFile(LocalFile(target), lambda footer: footer.renamed(new_name, str(target))) as file:
+    with DataFile(LocalFile(target), new_name) as file:
         if not all(name.endswith("_2") for name in file.schema.names):
             raise FindingError(f"all columns must have new names, got {file.schema.names}")
 

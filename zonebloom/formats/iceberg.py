@@ -99,7 +99,7 @@ class IcebergDataset(TableDataset):
 
     @classmethod
     def of_name(cls, name: str) -> IcebergDataset:
-        """The table `CATALOG.NAMESPACE.TABLE`, by pyiceberg's configuration."""
+        """The table of a name such as ``catalog.namespace.table``, by pyiceberg's configuration."""
         catalog, *names = name.split(".")
         if len(names) < 2 or not all(names):  # noqa: PLR2004 - a namespace and a table
             raise InvalidArgumentError("a table is named iceberg:CATALOG.NAMESPACE.TABLE", got=name)
