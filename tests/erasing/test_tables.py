@@ -297,6 +297,24 @@ def test_rows_of_a_change_feed_and_of_another_writer_are_told_and_erased(tmp_pat
     assert done.still_held[0].startswith(f"{root}/_change_data/")
 
 
+def test_rows_that_another_writer_moves_before_they_are_erased_are_counted_once(tmp_path, monkeypatch):
+    root = tmp_path / "table"
+    for first in (0, 10):
+        write_deltalake(root, rows(first, first + 10), mode="append")
+    zb.build_index(root, "text", rows_per_zone=10)
+    merge = DeltaTable.merge
+
+    def beaten(table, *args, **options):
+        monkeypatch.undo()
+        planned = merge(table, *args, **options)
+        DeltaTable(root).optimize.compact()
+        return planned
+
+    monkeypatch.setattr(DeltaTable, "merge", beaten)
+    done = zb.erase(root, "text", ["user '3'", "user '13'"])
+    assert (done.num_rows_erased, done.num_rows_left, len(done.files)) == (2, 0, 1)
+
+
 def test_a_dry_run_changes_no_table(tmp_path):
     root = tmp_path / "table"
     write_deltalake(root, rows(0, 100))

@@ -61,15 +61,17 @@ def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -
 
 
 def _delete_all(index: Index, column: str, values: Any, journal: Journal, delete: Callable[[], Any]) -> None:
-    """Delete until no row is found. Before each delete the journal knows the files with rows."""
+    """Delete until no row is found. Before each delete the journal knows the files with rows; none if it was lost."""
     for _ in range(PASSES):
         view = index.view()
         rows = rows_of(view, column, values)
         if not rows:
             break
         journal.add("held", [asdict(file) for file in held_files(view, rows)])
-        with suppress(ConcurrentCommitError):  # the next pass plans anew
+        try:
             delete()
+        except ConcurrentCommitError:  # the next pass plans anew
+            journal.add("held", [])
         index.refresh()
 
 
