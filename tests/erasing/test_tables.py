@@ -98,6 +98,7 @@ def test_no_file_of_an_iceberg_table_holds_erased_rows(tmp_path, catalog, column
     current = table.current_snapshot()
     named = {current.manifest_list, *(manifest.manifest_path for manifest in current.manifests(table.io))}
     assert manifests == named
+    assert not any(manifest.deleted_files_count for manifest in current.manifests(table.io))  # with their values
     assert table.scan().to_arrow().num_rows == 297
 
 
@@ -209,7 +210,7 @@ def test_a_branch_that_returns_to_an_old_snapshot_during_an_erasure_stays(tmp_pa
 
     monkeypatch.setattr(Journal, "add", noted)
     if when == "snapshots are expired":
-        catalog.rounds = [[], [return_to_first]]
+        catalog.rounds = [[], [], [return_to_first]]
     done = zb.erase(catalog.load_table("db.t"), "text", ["user '7'", "user '207'"], index=tmp_path / "index")
     assert done.num_rows_left == 1
     assert catalog.load_table("db.t").scan().to_arrow()["x"].to_pylist() == [*range(100)]
@@ -313,6 +314,17 @@ def test_rows_that_another_writer_moves_before_they_are_erased_are_counted_once(
     monkeypatch.setattr(DeltaTable, "merge", beaten)
     done = zb.erase(root, "text", ["user '3'", "user '13'"])
     assert (done.num_rows_erased, done.num_rows_left, len(done.files)) == (2, 0, 1)
+
+
+def test_names_of_removed_files_in_the_snapshot_of_a_tag_are_told(tmp_path, catalog):
+    table = iceberg_table(catalog)
+    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+    table.delete("x < 100")
+    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "kept").commit()
+    _tag, holder = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index").still_held
+    assert holder.startswith(f"{table.location()}/metadata: names of removed files, with least and greatest values")
+    table.manage_snapshots().remove_tag("kept").commit()
+    assert zb.erase(table, "text", ["user '7'"], index=tmp_path / "index").still_held == ()
 
 
 def test_a_dry_run_changes_no_table(tmp_path):

@@ -184,6 +184,8 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         Other writers moved branches or tags during each attempt; no file was removed.
     """
     location = table.location()
+    with explained("table", location, verb="append to"):
+        _leave_out_removed(table)
     with explained("the snapshots of", location):
         if not any(_has_expired(table, journal) for _ in range(PASSES)):
             raise ConcurrentCommitError(
@@ -205,6 +207,11 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         for name, ref in table.metadata.refs.items()
         if ref.snapshot_id != current
     ]
+    if any(manifest.deleted_files_count for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)):
+        holders.append(
+            f"{location}/metadata: names of removed files, with least and greatest values; rewrite its manifests, and "
+            "erase again"
+        )
     plain = plain_location(location)
     if is_url(plain):
         holders.append(f"{location}: files that no snapshot names were not looked for; run remove_orphan_files")
@@ -212,6 +219,16 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         names = {relative_path(path, location) for path in named}
         holders += _unnamed(plain, open_store(plain, None).files(""), names)
     journal.add("holders", holders)
+
+
+def _leave_out_removed(table: Table) -> None:
+    """Append nothing: the next snapshot has no manifest that only lists removed files, with their least values."""
+    table.refresh()
+    current = table.current_snapshot()
+    manifests = current.manifests(table.io) if current is not None and table.metadata.format_version in (1, 2) else []
+    if any(not (manifest.has_added_files() or manifest.has_existing_files()) for manifest in manifests):
+        with table.transaction() as transaction:
+            transaction.update_snapshot().fast_append().commit()
 
 
 def _has_expired(table: Table, journal: Journal) -> bool:
