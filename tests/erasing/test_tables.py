@@ -18,7 +18,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 import zonebloom as zb
 from tests.iceberg_log import RacingCatalog
-from zonebloom.engines import iceberg
+from zonebloom.erasing import tables
 from zonebloom.erasing.journal import Journal
 from zonebloom.errors import DataFileError, InvalidArgumentError
 
@@ -118,7 +118,7 @@ def stopping(monkeypatch, owner, name: str, *, is_after: bool) -> None:
 @pytest.mark.parametrize(
     "stop",
     [
-        (iceberg, "delete", True),  # the snapshot is there, and no step says so
+        (tables, "delete_at", True),  # the snapshot is there, and no step says so
         (ExpireSnapshots, "commit", True),  # the files that only expired snapshots named are named nowhere now
         (PyArrowFileIO, "delete", True),
         (zb.Index, "vacuum", False),
@@ -214,6 +214,18 @@ def test_a_branch_that_returns_to_an_old_snapshot_during_an_erasure_stays(tmp_pa
     done = zb.erase(catalog.load_table("db.t"), "text", ["user '7'", "user '207'"], index=tmp_path / "index")
     assert done.num_rows_left == 1
     assert catalog.load_table("db.t").scan().to_arrow()["x"].to_pylist() == [*range(100)]
+    catalog.close()
+
+
+def test_rows_that_come_while_an_iceberg_table_is_erased_from_are_counted(tmp_path):
+    catalog = RacingCatalog("here", uri="sqlite:///:memory:", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("db")
+    table = iceberg_table(catalog)
+    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+    catalog.rounds = [[lambda: catalog.load_table("db.t").append(rows(7, 9))]]
+    done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
+    assert (done.num_rows_erased, done.num_rows_left, len(done.files)) == (2, 0, 2)
+    assert catalog.load_table("db.t").scan().to_arrow().num_rows == 300
     catalog.close()
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.engines import iceberg
+from zonebloom.engines.iceberg.rewrite import delete_at
 from zonebloom.erasing.files import PASSES, held_files, rows_of
 from zonebloom.erasing.journal import Journal
 from zonebloom.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, first_line
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Snapshot, Table
 
 
+_DELETES = 3 * PASSES
+"""Attempts to delete; each is lost if another writer commits meanwhile."""
 _BY_ANOTHER_ENGINE = "delete with the engine that writes it, and erase again: the rest is done and recorded"
 
 
@@ -50,26 +52,41 @@ def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -
     """
     data = index.data
     if isinstance(data, DeltaDataset):
-        _delete_all(index, column, values, journal, partial(_delete_from_delta, data.table(), index, column, values))
+        loaded = data.table()
+        delete_rows = partial(_delete_from_delta, loaded, index, column, values)
+        _delete_all(index, column, values, journal, delete_rows, renew=partial(_renew_delta, loaded, data.location))
         _clean_delta(index, data, journal)
     elif isinstance(data, IcebergDataset):
         table = data.table()
         _check_owned(table)
-        _delete_all(index, column, values, journal, lambda: iceberg.delete(table, column, values, index=index))
+        delete = partial(delete_at, table, column, values, index)
+        _delete_all(index, column, values, journal, delete, renew=partial(_renew_iceberg, table))
         _clean_iceberg(table, journal)
     journal.add("holders", list(_with_deleted_rows(index.view())))
 
 
-def _delete_all(index: Index, column: str, values: Any, journal: Journal, delete: Callable[[], Any]) -> None:
-    """Delete until no row is found. Before each delete the journal knows the files with rows; none if it was lost."""
-    for _ in range(PASSES):
+def _delete_all(
+    index: Index,
+    column: str,
+    values: Any,
+    journal: Journal,
+    delete: Callable[[View], Any],
+    *,
+    renew: Callable[[], Any],
+) -> None:
+    """Delete until no row is found. Before each delete the journal knows the files with rows; none if it was lost.
+
+    `renew` loads the newest version. A delete must change the version of the view, so that it erases the noted rows.
+    """
+    for _ in range(_DELETES):
+        renew()
         view = index.view()
         rows = rows_of(view, column, values)
         if not rows:
             break
         journal.add("held", [asdict(file) for file in held_files(view, rows)])
         try:
-            delete()
+            delete(view)
         except ConcurrentCommitError:  # the next pass plans anew
             journal.add("held", [])
         index.refresh()
@@ -96,11 +113,15 @@ def _is_misspelt(value: pa.Scalar) -> bool:
     return isinstance(plain, bytes) or is_negative or plain == NULL_FOLDER
 
 
-def _delete_from_delta(table: DeltaTable, index: Index, column: str, values: Any) -> None:
+def _renew_delta(table: DeltaTable, location: str) -> None:
+    with _explained(location):
+        table.update_incremental()
+
+
+def _delete_from_delta(table: DeltaTable, index: Index, column: str, values: Any, view: View) -> None:
     """Delete by a merge with the stored values: the log would retain the condition of a delete, with all values."""
     if column not in index.schema.names:
         raise InvalidArgumentError("column must be a top-level column of a Delta table", got=column)
-    view = index.view()
     parts = (view.dataset.partition_values(path, view.partition_fields) or {} for path in view.files)
     if changed := {name: value for values in parts for name, value in values.items() if _is_misspelt(value)}:
         name, value = next(iter(changed.items()))
@@ -112,7 +133,6 @@ def _delete_from_delta(table: DeltaTable, index: Index, column: str, values: Any
     keys = index.to_table(column=column, values=values, columns=[column]).rename_columns(["key"])
     name = column.replace('"', '""')
     with _explained(index.data.location):
-        table.update_incremental()
         merge = table.merge(
             keys.group_by("key").aggregate([]),
             f'target."{name}" = source.key',
@@ -163,6 +183,11 @@ def _unnamed(location: str, paths: Iterable[str], named: Iterable[str]) -> Itera
 
 
 # --- Iceberg ----------------------------------------------------------------------------------------------------------
+
+
+def _renew_iceberg(table: Table) -> None:
+    with explained("table", table.location()), suppress(NotImplementedError):  # without a catalog a delete is refused
+        table.refresh()
 
 
 def _check_owned(table: Table) -> None:

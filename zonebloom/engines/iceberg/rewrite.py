@@ -104,6 +104,13 @@ def delete(table: Table, column: str, keys: Any, *, index: str | os.PathLike[str
     return _rewrite(table, column, lambda _table: (array, None), index)
 
 
+def delete_at(table: Table, column: str, keys: Any, index: Index, view: View) -> Rewrite:
+    """As `delete`, of the rows of the snapshot of `view`; a `ConcurrentCommitError` if the table has another one."""
+    array, declared = collected(keys), view.dataset.declared()
+    snapshot_id = None if declared is None else declared.state["snapshot_id"]
+    return _rewrite(table, column, lambda _table: (array, None), index, snapshot_id)
+
+
 def upsert(table: Table, rows: pa.Table, key: str, *, index: str | os.PathLike[str] | Index | None = None) -> Rewrite:
     """Replace each row of `table` that has the key of one of `rows`, and add those of `rows` whose key is new.
 
@@ -146,11 +153,18 @@ def _keyed(rows: pa.Table, key: str, table: Table) -> tuple[pa.Array, pa.Table]:
     return keys, declared
 
 
-def _rewrite(table: Table, column: str, change: _Change, index: _Place | Index) -> Rewrite:
-    """Remove and add rows in one snapshot; plan again after a lost race. No change makes no snapshot."""
+def _rewrite(
+    table: Table, column: str, change: _Change, index: _Place | Index, snapshot_id: int | None = None
+) -> Rewrite:
+    """Remove and add rows in one snapshot; plan again after a lost race, unless the rows must be of a snapshot.
+
+    No change makes no snapshot.
+    """
     place = index.location if isinstance(index, Index) else index
     for _ in range(_PLANS):
         current = _loaded_anew(table)
+        if snapshot_id not in (None, current.metadata.current_snapshot_id):
+            break
         done = _attempted(current, column, *change(current), place)
         if done is not None:
             table.metadata, table.metadata_location = current.metadata, current.metadata_location
