@@ -720,6 +720,14 @@ def test_what_polars_cannot_decode_is_read_on_without_it_and_names_are_no_patter
         assert frame.equals(pl.from_arrow(index.dataset().to_table(filter=F("id") > 5)))
 
 
+def test_polars_takes_over_null_vectors_of_zones(tmp_path):
+    """Polars 2.1 refuses a slice of an Arrow array of a fixed-size list with nulls."""
+    rows = pa.table({"id": range(4), "v": pa.array([[1, 2], None, [3, 4], None], pa.list_(pa.int64(), 2))})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    found = scan(zb.build_index(tmp_path, "id", rows_per_zone=1)).filter(C("id").is_in([1, 2])).collect()
+    assert found["v"].to_list() == [None, [3, 4]]
+
+
 def test_what_polars_compares_in_types_that_arrow_lacks_or_in_coarser_units_loses_no_row(tmp_path):
     """Decimals are compared with integers of 128 bits, times in the coarser unit: both rows have that millisecond."""
     need("decimals_from_polars")

@@ -103,6 +103,8 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
 def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     import polars as pl  # noqa: PLC0415 - an optional dependency
 
+    if any(pa.types.is_fixed_size_list(column.type) and column.null_count for column in rows.columns):
+        rows = rows.take(pa.array(range(rows.num_rows)))  # Polars takes over no part of such an array
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     return frame
