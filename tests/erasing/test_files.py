@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import stat
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ import pytest
 
 import zonebloom as zb
 from tests.lives import hundreds, lake_of, rows_of, write
+from zonebloom.erasing import files
 from zonebloom.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, PredicateError, StorageError
 from zonebloom.stores.local import LocalStore
 
@@ -153,6 +156,26 @@ def test_a_link_stays_a_link_and_its_file_is_replaced(tmp_path):
     assert (root / "f0.parquet").is_symlink()
     assert pq.read_table(tmp_path / "elsewhere.parquet")["k"].to_pylist() == [1]
     assert (tmp_path / "elsewhere.parquet").stat().st_mode & 0o777 == 0o640
+
+
+def test_only_who_may_read_a_file_may_read_it_during_and_after_an_erasure(tmp_path, monkeypatch):
+    """Another user may read the file, by a list of access rights as the kernel has it; the group may not."""
+    path, seen = tmp_path / "lake" / "f.parquet", []
+    path.parent.mkdir()
+    pq.write_table(pa.table({"k": [1, 2]}), path)
+    zb.build_index(path.parent, "k")
+    entries = ((1, 6, -1), (2, 4, 12_345), (4, 0, -1), (16, 4, -1), (32, 0, -1))  # owner, user, group, mask, others
+    rights = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    os.setxattr(path, "system.posix_acl_access", rights)
+    write = files.write_without_rows
+
+    def watched(source, rows, staged):
+        seen.append(stat.S_IMODE(Path(staged.name).stat().st_mode))
+        return write(source, rows, staged)
+
+    monkeypatch.setattr(files, "write_without_rows", watched)
+    assert zb.erase(path.parent, "k", [1]).num_rows_erased == 1
+    assert (seen, os.getxattr(path, "system.posix_acl_access")) == ([0o600], rights)
 
 
 def test_another_name_of_an_old_file_is_told(tmp_path):

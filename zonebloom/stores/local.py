@@ -249,17 +249,18 @@ class LocalStore:
             for left_over in folder.glob(f".*{_STAGED}"):
                 left_over.unlink(missing_ok=True)
             try:
-                with staged.open("x+b") as file:
+                with open(staged, "x+b", opener=_opened_in_private) as file:
                     yield file
             finally:
                 staged.unlink(missing_ok=True)
 
     def replace(self, path: str, staged: BinaryIO, expected: Fingerprint) -> bool:
-        """Rename the staged file, with the old one's permissions, to `path`; a link stays, and its file is replaced."""
+        """Rename the staged file, with the old one's access rights, to `path`; a link stays, its file is replaced."""
         real = os.path.realpath(self.absolute(path))
         with _explained("write", Path(real)), contextlib.suppress(FileNotFoundError):
             staged.flush()
             status = os.stat(real)  # noqa: PTH116 - a plain string
+            _copy_attributes(real, staged.name)
             os.chmod(staged.name, stat.S_IMODE(status.st_mode))  # noqa: PTH101 - as above
             with contextlib.suppress(PermissionError, AttributeError):  # Windows has no owners
                 os.chown(staged.name, status.st_uid, status.st_gid)
@@ -334,6 +335,18 @@ class LocalStore:
         with contextlib.suppress(FileNotFoundError):
             return any((self.root / path).samefile(self.root / parent) for parent in parents)
         return False
+
+
+def _opened_in_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _copy_attributes(source: str, target: str) -> None:
+    """Copy extended attributes, as who else may read a file, as far as system and file system have and allow them."""
+    with contextlib.suppress(OSError, AttributeError):
+        for name in os.listxattr(source):
+            with contextlib.suppress(OSError):
+                os.setxattr(target, name, os.getxattr(source, name))
 
 
 def _sync(folder: str) -> None:
