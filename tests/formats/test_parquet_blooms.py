@@ -608,6 +608,15 @@ def test_folders_nested_columns_and_files_without_the_column_are_copied(tmp_path
     assert pq.read_table(tmp_path / "with/day=2/b.parquet", partitioning=None).equals(pa.table({"other": [1]}))
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o444])
+def test_a_copy_has_the_mode_of_its_source(tmp_path, mode):
+    source = tmp_path / "source.parquet"
+    pq.write_table(pa.table({"id": [1]}), source)
+    source.chmod(mode)
+    (copy,) = zb.add_parquet_blooms(source, tmp_path / "copies", "id")
+    assert Path(copy).stat().st_mode & 0o777 == mode
+
+
 def test_every_damaged_bit_of_a_header_without_a_length_is_no_filter(copied, tmp_path):
     """parquet-java wrote no lengths before Parquet had the field."""
     need("parquet_blooms")

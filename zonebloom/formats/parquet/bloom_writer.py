@@ -217,6 +217,7 @@ def _copy(source: Path, target: Path, file: DataFile, filters: Filters) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
+        staged.touch(0o600)  # for its owner alone, until it has the mode of its source
         shutil.copyfile(source, staged)
         with staged.open("r+b") as copy:
             copy.seek(file.footer_start)
@@ -227,6 +228,7 @@ def _copy(source: Path, target: Path, file: DataFile, filters: Filters) -> None:
             copy.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)
         file.check_unchanged()
         _check_copy(staged, file, filters)
+        shutil.copymode(source, staged)
         os.link(staged, target)
     except (ThriftError, KeyError) as error:
         raise DataFileError(f"data file {source} must have a footer that can be rewritten", got=error) from error
