@@ -25,7 +25,7 @@ from hypothesis import settings
 
 from tests import runs
 from tests.depth import IS_DEEP, at_depth, deeper_names
-from tests.newer import NEEDS
+from tests.newer import NEEDS, has
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -238,6 +238,9 @@ def pytest_report_header() -> list[str]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In the deep suite mark the tests that go deeper, before `-m` chooses by marks."""
+    for item in items if not has("parquet_blooms") else ():
+        if isinstance(item, pytest.DoctestItem) and "bloom_filter_options" in item.dtest.docstring:
+            item.add_marker(pytest.mark.skip(reason=str(NEEDS["parquet_blooms"])))
     for item in items if IS_DEEP else ():
         if isinstance(item, pytest.Function) and item.function.__name__ in deeper_names(item.path):
             item.add_marker("deep")

@@ -26,12 +26,12 @@ class Need(NamedTuple):
 
 
 NEEDS = {
+    "datafusion_metrics": Need(
+        "datafusion", 55, "counts of the row groups that bloom filters leave out, in EXPLAIN ANALYZE"
+    ),
     "local_times_in_files": Need("pyarrow", 22, "times of day that Parquet files do not call UTC"),
     "narrow_decimals_in_files": Need("pyarrow", 22, "Parquet files of decimals of 32 and 64 bits"),
     "parquet_blooms": Need("pyarrow", 25, "bloom filters that it writes into Parquet files, and tells the place of"),
-    "decimals_from_polars": Need(
-        "polars", 2, "conditions on decimals that it hands over; it compares times in the finer unit"
-    ),
     "partly_encrypted": Need("pyarrow", 26, "files whose encrypted columns leave the other columns readable"),
     "views_compared": Need("pyarrow", 25, "comparisons of views of text and bytes"),
     "spark_4": Need(

@@ -266,7 +266,7 @@ def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
     ("arguments", "code", "message"),
     [
         (("search", "LAKE", "--where", "user_id ="), 2, "the condition cannot be read"),
-        (("buidl", "LAKE"), 2, "Did you mean 'build'? See zonebloom --help\n"),
+        (("buidl", "LAKE"), 2, "No such command 'buidl'"),
         (("search", "LAKE", "--where", "userid = 'x'"), 2, "did you mean user_id"),
         (("scan", "LAKE", "--where", "user_id = 'x'", "--columns", "userid"), 2, "did you mean user_id"),
         (("scan", "LAKE", "--where", "user_id = 'x'", "--limit", "-1"), 2, "-1 is not in the range x>=0"),

@@ -19,6 +19,7 @@ from bench import choose, report
 from tests import runs
 from tests.docs.documents import DOCS, PAGES, ROOT, is_program, run_page, write_lake
 from tests.docs.test_specs import anchors
+from tests.newer import need
 from tests.s3 import KEYS, S3Server
 from zonebloom import cli
 from zonebloom.ground.reasons import ReasonCode
@@ -46,6 +47,8 @@ def upload(lake: Path, server: S3Server) -> None:
 def test_what_a_page_shows_runs(
     page: Path, lake: Path, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if "bloom_filter_options" in page.read_text("utf-8"):
+        need("parquet_blooms")
     if page.name != "tutorial.md":
         shutil.copytree(lake, tmp_path / "events", copy_function=shutil.copy2)
     if page.name == "object-stores.md":

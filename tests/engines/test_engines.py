@@ -36,7 +36,6 @@ from pyarrow import fs
 import zonebloom as zb
 from tests.depth import some
 from tests.engines.takers import TAKERS
-from tests.newer import has, need
 from zonebloom.engines.datafusion import register as register_in_datafusion
 from zonebloom.engines.duckdb import register as register_in_duckdb
 from zonebloom.engines.duckdb import relation, semi_join
@@ -362,7 +361,7 @@ def test_polars_gives_just_what_it_gives_over_plain_files(lake, rows_read, strea
         expected = shown(plain.filter(where.polars).collect().to_dicts())
         rows_read.clear()
         assert shown(ours.filter(where.polars).collect(engine=engine).to_dicts()) == expected, name
-        prunes = "polars" in where.prunes and (name != "decimal" or has("decimals_from_polars"))
+        prunes = "polars" in where.prunes
         by_polars = not prunes and lake.kind in BY_POLARS
         assert (sum(rows_read.values()) < lake.num_rows) == (prunes or by_polars), name
         assert not (by_polars and rows_read), name
@@ -730,7 +729,6 @@ def test_polars_takes_over_null_vectors_of_zones(tmp_path):
 
 def test_what_polars_compares_in_types_that_arrow_lacks_or_in_coarser_units_loses_no_row(tmp_path):
     """Decimals are compared with integers of 128 bits, times in the coarser unit: both rows have that millisecond."""
-    need("decimals_from_polars")
     times = [dt.datetime(2020, 1, 1, microsecond=number, tzinfo=dt.UTC) for number in (0, 1)]
     frame = pl.DataFrame({"t": times, "d": [decimal.Decimal(1), decimal.Decimal(2)]})
     frame.write_parquet(tmp_path / "a.parquet", row_group_size=1)

@@ -463,6 +463,7 @@ def test_fields_that_nobody_knows_stay_in_a_copy(tmp_path):
 
 
 def test_datafusion_leaves_out_row_groups_of_a_copy(copied):
+    need("datafusion_metrics")
     for path, num_left in ((copied[0], 4), (copied[1], 1)):
         context = datafusion.SessionContext()
         context.register_parquet("rows", str(path))

@@ -97,7 +97,7 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
             num_given = max(num_given - frame.height, 0)
 
     schema = _frame(dataset.schema.empty_table()).schema
-    return register_io_source(read, schema=schema)
+    return register_io_source(read, schema=schema, explain_name=f"zonebloom {index.data.location}")
 
 
 def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
