@@ -229,6 +229,20 @@ def test_rows_that_come_while_an_iceberg_table_is_erased_from_are_counted(tmp_pa
     catalog.close()
 
 
+def test_snapshots_that_another_writer_expires_meanwhile_are_no_error(tmp_path):
+    catalog = RacingCatalog("here", uri="sqlite:///:memory:", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("db")
+    table = iceberg_table(catalog)
+    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+    first = table.history()[0].snapshot_id
+    expire = catalog.load_table("db.t").maintenance.expire_snapshots
+    catalog.rounds = [[], [], [lambda: expire().by_id(first).commit()]]
+    done = zb.erase(catalog.load_table("db.t"), "text", ["user '7'"], index=tmp_path / "index")
+    assert (done.num_rows_left, len(catalog.load_table("db.t").snapshots())) == (0, 1)
+    assert on_disk(place_of(table)) == sorted({*range(300)} - {7})
+    catalog.close()
+
+
 def test_a_table_without_a_catalog_is_refused(tmp_path, catalog):
     table = iceberg_table(catalog)
     zb.build_index(table.metadata_location, "text", rows_per_zone=10)

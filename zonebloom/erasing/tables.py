@@ -257,7 +257,7 @@ def _leave_out_removed(table: Table) -> None:
 
 
 def _has_expired(table: Table, journal: Journal) -> bool:
-    """Expire the snapshots that no branch and no tag names; False if one of these moved meanwhile.
+    """Expire the snapshots that no branch and no tag names; False if others changed these meanwhile.
 
     An expiry removes a branch or tag together with its snapshot. To read the names of files takes long, so the
     snapshots are compared again after it, and the commit succeeds only if all branches and tags are as they were.
@@ -278,8 +278,11 @@ def _has_expired(table: Table, journal: Journal) -> bool:
     )
     try:
         expiry.commit()
-    except CommitFailedException:
-        return False
+    except (CommitFailedException, ValueError) as error:
+        table.refresh()
+        if isinstance(error, ValueError) and all(map(table.snapshot_by_id, expired)):
+            raise
+        return False  # branches or tags moved, or another writer expired some of the snapshots
     return True
 
 
