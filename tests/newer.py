@@ -31,6 +31,7 @@ NEEDS = {
     ),
     "local_times_in_files": Need("pyarrow", 22, "times of day that Parquet files do not call UTC"),
     "narrow_decimals_in_files": Need("pyarrow", 22, "Parquet files of decimals of 32 and 64 bits"),
+    "null_vectors_in_files": Need("pyarrow", 26, "Parquet files with nulls among lists of a fixed size"),
     "parquet_blooms": Need("pyarrow", 25, "bloom filters that it writes into Parquet files, and tells the place of"),
     "partly_encrypted": Need("pyarrow", 26, "files whose encrypted columns leave the other columns readable"),
     "views_compared": Need("pyarrow", 25, "comparisons of views of text and bytes"),

@@ -1,7 +1,7 @@
-"""What a run of the suite printed, kept in docs/runs.json, and the table of all such runs in docs/compatibility.md.
+"""What runs of the suite printed, kept in docs/runs.json, and their table in docs/compatibility.md.
 
-`make test RECORD=1` keeps its run, as every target with tests does. A later run of the same command on the same Python
-takes its place. `python -m tests.runs` writes the table.
+`make test RECORD=1` keeps its run if no test failed, as every target with tests does. A later run of the same command
+on the same Python takes its place.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -33,7 +32,6 @@ def record(counts: Mapping[str, int], command: str, path: Path = RUNS) -> None:
         "with": dict(_versions()),
         "passed": counts.get("passed", 0),
         "left_out": counts.get("skipped", 0),
-        "failed": counts.get("failed", 0) + counts.get("error", 0),
     }
     others = [other for other in load(path) if _key(other) != _key(run)]
     path.write_text(json.dumps(sorted([*others, run], key=_key), indent=1) + "\n", "utf-8")
@@ -46,11 +44,11 @@ def load(path: Path = RUNS) -> list[dict[str, Any]]:
 
 def table(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Lines of Markdown, a row for each run."""
-    yield "| command | platform | Python | with | date | passed | left out by name | failed |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| command | platform | Python | with | date | passed | left out by name |"
+    yield "|---|---|---|---|---|---|---|"
     for run in runs:
         packages = ", ".join(f"{name} {number}" for name, number in run["with"].items())
-        counts = " | ".join(f"{run[name]:,}" for name in ("passed", "left_out", "failed"))
+        counts = " | ".join(f"{run[name]:,}" for name in ("passed", "left_out"))
         yield f"| `{run['command']}` | {run['platform']} | {run['python']} | {packages} | {run['date']} | {counts} |"
 
 
@@ -62,9 +60,12 @@ def page_with(runs: Sequence[Mapping[str, Any]], page: str) -> str:
 
 
 def finished(counts: Mapping[str, int]) -> None:
-    """Keep this run if its command asked for that."""
-    if command := os.environ.get("ZONEBLOOM_RECORD"):
+    """Keep this run, in which no test failed, if its command asked for that, and write the table anew."""
+    command = os.environ.get("ZONEBLOOM_RECORD")
+    if command and not (counts.get("failed") or counts.get("error")):
         record(counts, command)
+        page = DOCS / "compatibility.md"
+        page.write_text(page_with(load(), page.read_text("utf-8")), "utf-8")
 
 
 def _key(run: Mapping[str, Any]) -> tuple[str, ...]:
@@ -77,9 +78,3 @@ def _versions() -> Iterator[tuple[str, str]]:
             yield name, version(name)
         except PackageNotFoundError:
             continue
-
-
-if __name__ == "__main__":
-    page = DOCS / "compatibility.md"
-    page.write_text(page_with(load(), page.read_text("utf-8")), "utf-8")
-    sys.exit(any(run["failed"] for run in load()))

@@ -36,6 +36,7 @@ from pyarrow import fs
 import zonebloom as zb
 from tests.depth import some
 from tests.engines.takers import TAKERS
+from tests.newer import need
 from zonebloom.engines.datafusion import register as register_in_datafusion
 from zonebloom.engines.duckdb import register as register_in_duckdb
 from zonebloom.engines.duckdb import relation, semi_join
@@ -721,6 +722,7 @@ def test_what_polars_cannot_decode_is_read_on_without_it_and_names_are_no_patter
 
 def test_polars_takes_over_null_vectors_of_zones(tmp_path):
     """Polars 2.1 refuses a slice of an Arrow array of a fixed-size list with nulls."""
+    need("null_vectors_in_files")
     rows = pa.table({"id": range(4), "v": pa.array([[1, 2], None, [3, 4], None], pa.list_(pa.int64(), 2))})
     pq.write_table(rows, tmp_path / "a.parquet")
     found = scan(zb.build_index(tmp_path, "id", rows_per_zone=1)).filter(C("id").is_in([1, 2])).collect()
