@@ -44,7 +44,7 @@ def _keep_format(context: click.Context, _option: click.Parameter, given: str) -
     context.meta[_FORMAT] = given
 
 
-common_options = together(
+common_options: _Decorator = together(
     click.argument("path"),
     click.option(
         "--format",
@@ -99,15 +99,17 @@ def _condition(text: str) -> str:
 
 
 _OF_WHERE = "Condition, as in SQL: \"user_id = 'u-1' AND day = 3\"; @FILE reads it."
-where_option = click.option("--where", "-w", callback=_written_out, help=_OF_WHERE)
-conditions_option = click.option("--where", "-w", multiple=True, callback=_written_out, help=f"{_OF_WHERE} Repeatable.")
-index_option = click.option("--index", metavar="FOLDER", help="Where the index is, if not beside the data.")
-strict_option = click.option(
+where_option: _Decorator = click.option("--where", "-w", callback=_written_out, help=_OF_WHERE)
+conditions_option: _Decorator = click.option(
+    "--where", "-w", multiple=True, callback=_written_out, help=f"{_OF_WHERE} Repeatable."
+)
+index_option: _Decorator = click.option("--index", metavar="FOLDER", help="Where the index is, if not beside the data.")
+strict_option: _Decorator = click.option(
     "--strict", is_flag=True, help="Fail where files are new or changed since the last refresh."
 )
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
-column_option = click.option("--column", "-c", required=True, help="An indexed column.")
-work_options = together(
+overwrite_option: _Decorator = click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+column_option: _Decorator = click.option("--column", "-c", required=True, help="An indexed column.")
+work_options: _Decorator = together(
     click.option("--workers", type=AT_LEAST_ONE, help="Threads; by default the number of cores."),
     click.option(
         "--commit-every", type=AT_LEAST_ONE, default=COMMIT_EVERY, help="Rows after which what is done is committed."
