@@ -33,7 +33,6 @@ _FIRST_ROWS = 16
 """Rows that are read before the rest; if they take long, the system gets the advice to read the rest ahead."""
 
 
-_WORD: Final = np.dtype("<u8")
 _Answer = TypeVar("_Answer")
 _digest = xxhash.xxh3_64_intdigest
 
@@ -89,24 +88,24 @@ class SealedRows:
 
     # --- few rows, by their positions ---------------------------------------------------------------------------------
 
-    def read(self, ranges: Sequence[tuple[int, int]], numbers: Sequence[int]) -> NDArray[np.uint64]:
-        """The rows with these numbers, which are in these ranges of the file, checked; `(len(numbers), stride / 8)`.
+    def read(self, ranges: Sequence[tuple[int, int]], numbers: Sequence[int]) -> list[bytes]:
+        """The rows with these numbers, which are in these ranges of the file, checked.
 
         Raises
         ------
         CorruptIndexError
             A row differs from its checksum, or the file has become shorter.
         """
-        stride = self._stride
-        data = b"".join(self._store.read_ranges(self._entry.path, ranges))
-        if len(data) != len(numbers) * stride:
+        rows = self._store.read_ranges(self._entry.path, ranges)
+        if len(rows) < len(numbers):
+            stride = self._stride
+            rows = [blob[at : at + stride] for blob in rows for at in range(0, len(blob), stride)]
+        if len(rows) != len(numbers):  # a row that is cut fails its checksum
             raise CorruptIndexError(f"segment {self._entry.path} must have {self._entry.num_bytes} bytes", got="fewer")
-        words = np.frombuffer(data, _WORD).reshape(-1, stride // 8)
-        hashed = stride - CHECKSUM_BYTES
-        for row, begin, wanted in zip(numbers, range(0, len(data), stride), words[:, -1].tolist(), strict=True):
-            if _digest(data[begin : begin + hashed], row) != wanted:
-                self.reject(row)
-        return words
+        for number, row in zip(numbers, rows, strict=True):
+            if _digest(row[:-CHECKSUM_BYTES], number) != int.from_bytes(row[-CHECKSUM_BYTES:], "little"):
+                self.reject(number)
+        return rows
 
     # --- many rows, mapped --------------------------------------------------------------------------------------------
 

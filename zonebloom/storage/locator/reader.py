@@ -193,8 +193,7 @@ class LocatorSegment(ZoneFilters):
         spans = joined_runs((begin, end + 1) for begin, end in runs)
         ranges = [((base + begin) * PAGE_BYTES, (stop - begin) * PAGE_BYTES) for begin, stop in spans]
         numbers = [number for span in spans for number in range(*span)]
-        pages = self.sealed.read(ranges, [base + number for number in numbers])
-        return {number: page.tobytes() for number, page in zip(numbers, pages, strict=True)}
+        return dict(zip(numbers, self.sealed.read(ranges, [base + number for number in numbers]), strict=True))
 
     # --- many keys ----------------------------------------------------------------------------------------------------
 

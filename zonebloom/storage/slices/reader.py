@@ -10,7 +10,7 @@ Spec: specs/slices.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -134,11 +134,15 @@ class SliceSegment(BlockFilters):
         numbers = [rows_of_hash(value, self.layout.num_blocks) for value in hashes.tolist()]
         if not self._store.is_remote:
             for rows in numbers:
-                yield self._sealed.read(self._ranges_of(rows), rows)[:, :-1]
+                yield self._words(self._ranges_of(rows), rows)
             return
         ranges = list(chain.from_iterable(map(self._ranges_of, numbers)))
-        words = self._sealed.read(ranges, list(chain.from_iterable(numbers)))
-        yield from words.reshape(len(numbers), WORDS_PER_BLOCK, -1)[:, :, :-1]
+        words = self._words(ranges, list(chain.from_iterable(numbers)))
+        yield from words.reshape(len(numbers), WORDS_PER_BLOCK, -1)
+
+    def _words(self, ranges: Sequence[tuple[int, int]], rows: Sequence[int]) -> NDArray[np.uint64]:
+        data = b"".join(self._sealed.read(ranges, rows))
+        return np.frombuffer(data, "<u8").reshape(len(rows), -1)[:, :-1]
 
     def _ranges_of(self, rows: tuple[int, ...]) -> list[tuple[int, int]]:
         stride = self.layout.stride
