@@ -37,6 +37,7 @@ FIRSTS_PER_PAGE: Final = PAGE_BYTES // 8 - 1
 _BITS_START, _BITS_STOP = 8, PAGE_BYTES - 8
 MAX_PAIRS: Final = (_BITS_STOP - _BITS_START) * 8 // (ENTRY_BITS + 1)
 """Pairs that fit into a page if all are in one bucket."""
+_ENTRY: Final = np.dtype("<u4")
 _ENTRY_MASK = (1 << ENTRY_BITS) - 1
 _PAGES_BESIDE = 3
 """Pages that a search may read before and after the one of a key."""
@@ -65,19 +66,25 @@ def zones_in_page(page: bytes, least: int, greatest: int) -> NDArray[np.int64]:
 
     Nothing outside `page` is read, even if its bytes are damaged.
 
-    Cost: about 10 µs. Spec: specs/locator.md#pages
+    Cost: about 5 µs if no pair matches, else 15 µs. Spec: specs/locator.md#pages
     """
-    words = np.frombuffer(page, np.dtype("<u4"))
+    words = np.frombuffer(page, _ENTRY)
     count, bucket = min(int(words[1]), MAX_PAIRS), (least >> ENTRY_BITS) - int(words[0])
+    low = np.uint32(least & _ENTRY_MASK)
+    offsets = (
+        words[_LAST_ENTRY - count + 1 : _LAST_ENTRY + 1] - low
+    )  # of the last pair first; below low it wraps around
+    hits = (offsets <= greatest - least).nonzero()[0]
+    if not len(hits):  # so it is for most absent keys, and no bucket need be counted
+        return np.zeros(0, np.int64)
     before_entries = np.frombuffer(page, np.uint8)[_BITS_START : _BITS_STOP - 4 * count]
     ends = (np.unpackbits(before_entries, bitorder="little") == 0).nonzero()[0]
     if not 0 <= bucket <= len(ends):
         return np.zeros(0, np.int64)
     start = int(ends[bucket - 1]) + 1 - bucket if bucket else 0
     stop = min(int(ends[bucket]) - bucket, count) if bucket < len(ends) else count
-    entries = words[_LAST_ENTRY - start : _LAST_ENTRY - stop : -1] if start < stop else words[:0]
-    low, high = least & _ENTRY_MASK, greatest & _ENTRY_MASK
-    return entries[(entries >= low) & (entries <= high)].astype(np.int64) - low
+    places = count - 1 - hits[::-1]
+    return offsets[hits[::-1]][(places >= start) & (places < stop)].astype(np.int64)
 
 
 def first_pair(page: bytes) -> int:

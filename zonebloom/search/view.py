@@ -133,6 +133,8 @@ class View:
         """
         if not isinstance(name, str):
             raise InvalidArgumentError("a column must be given by its name", got=f"{name!r:.80}")
+        if name in self._probed:
+            return self._probed[name]
         entry = self.snapshot.manifest.column(name)
         is_sure = entry is not None and self.declared is None
         if not is_sure and name not in {*self.schema.names, *leaf_paths(self.schema)}:
@@ -143,8 +145,7 @@ class View:
             return None
         if is_ambiguous(self.schema, name):  # a pyarrow Expression may refer to either
             return None
-        if name not in self._probed:
-            self._probed[name] = self._probe_column(entry)
+        self._probed[name] = self._probe_column(entry)
         return self._probed[name]
 
     def _probe_column(self, entry: ColumnEntry) -> ProbedColumn:
