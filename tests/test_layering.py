@@ -19,13 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from zonebloom import errors
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "zonebloom"
 
 ROOMS = (
-    *("errors", "ground", "bloom", "stores", "predicates", "formats", "storage", "search", "indexing", "index"),
-    *("engines", "erasing", "spark", "lance", "types", "cli"),
+    *("ground", "bloom", "stores", "predicates", "formats", "storage", "search", "indexing", "index"),
+    *("engines", "erasing", "spark", "lance", "errors", "types", "cli"),
 )
 """From the ground up; CONTRIBUTING.md shows the same. `zonebloom/__init__.py` is the door, and no room."""
 
@@ -230,6 +231,11 @@ def test_a_search_of_one_key_loads_neither_a_compiler_nor_the_functions_of_arrow
 def test_public_names_exist():
     code = "import zonebloom; print([name for name in zonebloom.__all__ if not hasattr(zonebloom, name)])"
     assert run_python(code).strip() == "[]"
+
+
+def test_an_exception_bears_its_public_name():
+    exceptions = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    assert {exception.__module__ for exception in exceptions} == {"zonebloom.errors"}
 
 
 def test_an_unknown_name_is_an_attribute_error():

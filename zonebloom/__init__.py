@@ -16,9 +16,9 @@ from zonebloom.ground.version import __version__ as __version__
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
     from zonebloom.erasing.erase import erase
-    from zonebloom.errors import ZoneBloomError
     from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
     from zonebloom.formats.parquet_blooms import parquet_bloom, parquet_blooms
+    from zonebloom.ground.errors import ZoneBloomError
     from zonebloom.ground.reasons import Reason, ReasonCode
     from zonebloom.index.doors import build_index, delete_index, import_index, open_index
     from zonebloom.index.index import Index
@@ -33,7 +33,7 @@ _HOMES = {
     "zonebloom.bloom.sbbf": ("Sbbf",),
     "zonebloom.index.doors": ("build_index", "delete_index", "import_index", "open_index"),
     "zonebloom.erasing.erase": ("erase",),
-    "zonebloom.errors": ("ZoneBloomError",),
+    "zonebloom.ground.errors": ("ZoneBloomError",),
     "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
     "zonebloom.formats.parquet_blooms": ("parquet_bloom", "parquet_blooms"),
     "zonebloom.index.index": ("Index",),

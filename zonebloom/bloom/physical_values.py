@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from zonebloom.bloom.hashing import hash_values, storage_type, to_hashes
 from zonebloom.bloom.sbbf import Sbbf
-from zonebloom.errors import InvalidArgumentError, UnsupportedTypeError
 from zonebloom.ground.arrow import parquet as pq
 from zonebloom.ground.arrow import plain_array
+from zonebloom.ground.errors import InvalidArgumentError, UnsupportedTypeError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

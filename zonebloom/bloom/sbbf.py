@@ -20,7 +20,7 @@ import numpy.typing as npt
 from zonebloom.bloom.numba_loading import SECONDS_A_PROBE, kernels_to_read
 from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, check_fpp, num_blocks_for
 from zonebloom.bloom.split_block import fold, measured_fpp
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import pyarrow as pa

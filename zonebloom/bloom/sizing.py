@@ -21,7 +21,7 @@ import math
 from functools import lru_cache
 from typing import Final, Literal, get_args
 
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 Sizing = Literal["power_of_two", "exact", "adaptive", "parquet"]
 SIZINGS: Final[tuple[Sizing, ...]] = get_args(Sizing)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

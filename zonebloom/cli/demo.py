@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from zonebloom.errors import InvalidArgumentError, ZoneBloomError
+from zonebloom.ground.errors import InvalidArgumentError, ZoneBloomError
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import Result, Table
 from zonebloom.index.doors import build_index

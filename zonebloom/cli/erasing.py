@@ -13,7 +13,7 @@ from zonebloom.cli.options import busy, on_index, storage_options, values_option
 from zonebloom.cli.output import show
 from zonebloom.cli.root import app
 from zonebloom.cli.values import read_values
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from zonebloom.index.index import Index

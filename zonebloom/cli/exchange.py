@@ -18,7 +18,7 @@ from zonebloom.cli.building import print_built
 from zonebloom.cli.output import print_json, read_table, say, write_table
 from zonebloom.cli.root import Group, app
 from zonebloom.cli.values import typed_value
-from zonebloom.errors import Words
+from zonebloom.ground.errors import Words
 from zonebloom.ground.reasons import counted
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def import_(path: str, column: str, source: str | None, index: str | None) -> No
 
 def _zones_of(file: Path) -> Any:
     """The zone table in an Arrow or Parquet file."""
-    from zonebloom.errors import DataFileError  # noqa: PLC0415 - as above
+    from zonebloom.ground.errors import DataFileError  # noqa: PLC0415 - as above
     from zonebloom.search.zone_table import ZoneTable  # noqa: PLC0415 - `--help` must not load Arrow
 
     try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.storage.options import COMMIT_EVERY
 from zonebloom.stores.locations import absolute, is_url
 

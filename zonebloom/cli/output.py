@@ -17,7 +17,7 @@ import click
 
 from zonebloom.cli.bytes_text import text_of
 from zonebloom.cli.options import is_json
-from zonebloom.errors import DataFileError, StorageError
+from zonebloom.ground.errors import DataFileError, StorageError
 from zonebloom.ground.rendering import as_text
 
 if TYPE_CHECKING:

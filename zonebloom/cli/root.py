@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import click
 
-from zonebloom.errors import ZoneBloomError, in_words_of_the_command
+from zonebloom.ground.errors import ZoneBloomError, in_words_of_the_command
 from zonebloom.ground.version import __version__
 
 SECTIONS: dict[str, tuple[str, ...]] = {

@@ -14,7 +14,7 @@ from zonebloom.cli import options
 from zonebloom.cli.output import print_json, print_list, printable, python_rows, show, write_csv, write_table
 from zonebloom.cli.root import app
 from zonebloom.cli.values import read_values
-from zonebloom.errors import Words
+from zonebloom.ground.errors import Words
 from zonebloom.ground.reasons import counted
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from zonebloom.bloom.sizing import SIZINGS
 from zonebloom.cli import options
 from zonebloom.cli.output import print_list, say, say_done, show, shown
 from zonebloom.cli.root import app
-from zonebloom.errors import IndexNotFoundError, Words
+from zonebloom.ground.errors import IndexNotFoundError, Words
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import plain
 from zonebloom.storage.options import KINDS

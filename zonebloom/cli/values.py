@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from zonebloom.cli.bytes_text import blob_of
 from zonebloom.cli.options import read_input
 from zonebloom.cli.output import read_table
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from zonebloom.bloom.hashing import leaf_paths, resolve_column
-from zonebloom.errors import MissingDependencyError
 from zonebloom.formats.folder import ParquetDataset
+from zonebloom.ground.errors import MissingDependencyError
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate

@@ -17,8 +17,8 @@ import pyarrow as pa
 from zonebloom.erasing.erasure import ErasedFile, Erasure
 from zonebloom.erasing.files import erase_from_files, erased_files, held_files, rows_of
 from zonebloom.erasing.journal import Journal, now
-from zonebloom.errors import InvalidArgumentError, Words
 from zonebloom.ground.arrow import python_value
+from zonebloom.ground.errors import InvalidArgumentError, Words
 from zonebloom.ground.version import __version__
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index

@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from zonebloom.erasing.erasure import ErasedFile, tag_of
 from zonebloom.erasing.journal import Journal
-from zonebloom.errors import DataFileError
 from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.formats.parquet.without_rows import write_without_rows
 from zonebloom.ground.arrow import to_numpy
+from zonebloom.ground.errors import DataFileError
 from zonebloom.index.index import Index
 from zonebloom.search.locate import locate
 from zonebloom.search.view import View

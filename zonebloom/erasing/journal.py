@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from zonebloom.errors import InvalidArgumentError, StorageError, Words
+from zonebloom.ground.errors import InvalidArgumentError, StorageError, Words
 
 
 def now() -> str:

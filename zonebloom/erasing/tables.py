@@ -20,11 +20,11 @@ import pyarrow as pa
 from zonebloom.engines.iceberg.rewrite import delete_at
 from zonebloom.erasing.files import PASSES, held_files, rows_of
 from zonebloom.erasing.journal import Journal
-from zonebloom.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.delta import DeltaDataset
 from zonebloom.formats.hive import NULL_FOLDER
 from zonebloom.formats.iceberg import IcebergDataset, explained, plain_location, relative_path
 from zonebloom.formats.table import raise_store_error
+from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, first_line
 from zonebloom.index.index import Index
 from zonebloom.search.view import View
 from zonebloom.stores.locations import is_url

@@ -20,11 +20,11 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
 from zonebloom.formats.table_folders import LOG_FOLDER
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import Url, absolute, is_url, joined
 from zonebloom.stores.open import open_store

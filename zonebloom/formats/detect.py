@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.formats.dataset import Dataset
 from zonebloom.formats.folder import ParquetDataset, dataset_at, dataset_of_files
 from zonebloom.formats.index_location import root_of
@@ -25,6 +24,7 @@ from zonebloom.formats.table_folders import (
     is_log_entry,
     table_kind,
 )
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.stores.local import LocalStore
 from zonebloom.stores.locations import absolute, check_options, is_url, joined
 from zonebloom.stores.open import open_store

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.dataset import DatasetSnapshot
 from zonebloom.formats.index_location import is_under, places_of, written_root
@@ -28,6 +27,7 @@ from zonebloom.formats.table_folders import (
     table_kind,
     table_of_object,
 )
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import Url, is_url
 from zonebloom.stores.open import open_store

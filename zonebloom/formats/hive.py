@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?0*[0-9]{1,10}")

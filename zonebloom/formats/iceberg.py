@@ -25,7 +25,13 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.addresses import MAX_ROWS
-from zonebloom.errors import (
+from zonebloom.formats.dataset import Declared
+from zonebloom.formats.parquet.column_mapping import StoredName
+from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library
+from zonebloom.formats.table_folders import METADATA_SUFFIX
+from zonebloom.ground.arrow import distinct, from_values
+from zonebloom.ground.arrow import parquet as pq
+from zonebloom.ground.errors import (
     DataFileError,
     InvalidArgumentError,
     MissingDependencyError,
@@ -34,12 +40,6 @@ from zonebloom.errors import (
     ZoneBloomError,
     first_line,
 )
-from zonebloom.formats.dataset import Declared
-from zonebloom.formats.parquet.column_mapping import StoredName
-from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library
-from zonebloom.formats.table_folders import METADATA_SUFFIX
-from zonebloom.ground.arrow import distinct, from_values
-from zonebloom.ground.arrow import parquet as pq
 from zonebloom.ground.threads import concurrently
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import LocalFile

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zonebloom.errors import DataFileError, Words
+from zonebloom.ground.errors import DataFileError, Words
 from zonebloom.stores.locations import Url, is_url, joined
 
 INDEX_FOLDER = "_zonebloom"

@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom import hashing
-from zonebloom.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.index_location import root_of
 from zonebloom.formats.lance_manifest import branch_of
@@ -32,6 +31,7 @@ from zonebloom.formats.parquet.file import has_column, places_of
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
 from zonebloom.formats.table_folders import BRANCHES_FOLDER, VERSIONS_FOLDER
 from zonebloom.ground.arrow import plain_array, to_numpy
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import LocalFile
 from zonebloom.stores.locations import absolute, is_url

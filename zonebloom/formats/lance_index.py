@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zonebloom.bloom.zones import ZoneTable
-from zonebloom.errors import DataFileError, InvalidZoneTableError
 from zonebloom.formats.lance import LanceSnapshot, explained
 from zonebloom.formats.lance_manifest import writer_version
+from zonebloom.ground.errors import DataFileError, InvalidZoneTableError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from zonebloom.bloom.physical_values import ParquetSbbf
 from zonebloom.bloom.sizing import expected_fpp
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
 from zonebloom.formats.detect import open_dataset
 from zonebloom.formats.parquet.bloom import ChunkFilter, Probe
 from zonebloom.formats.parquet.file import open_parquet
+from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from zonebloom.formats.parquet.file import DataFile

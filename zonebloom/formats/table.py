@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
 from zonebloom.formats.dataset import Declared, OpenedFile
 from zonebloom.formats.index_location import is_under, places_of, written_root
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.table_folders import TABLE_FOLDERS
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, MissingDependencyError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import Url, is_url
 from zonebloom.stores.store import Store, Traffic

@@ -11,7 +11,7 @@ import os
 import re
 from typing import Any
 
-from zonebloom.errors import DataFileError
+from zonebloom.ground.errors import DataFileError
 
 LOG_FOLDER = "_delta_log"
 """A folder with this folder is a Delta table, if it has an entry of a log."""

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE
-from zonebloom.errors import IndexNotFoundError, Words
 from zonebloom.formats import open_dataset
 from zonebloom.formats.index_location import is_index_name, is_relative, places_of
 from zonebloom.formats.table_folders import METADATA_SUFFIX, is_catalog_name
+from zonebloom.ground.errors import IndexNotFoundError, Words
 from zonebloom.ground.threads import concurrently
 from zonebloom.index.index import Index
 from zonebloom.storage.manifest import list_versions

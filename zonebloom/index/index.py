@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
-from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
 from zonebloom.formats import Dataset, DatasetSnapshot, dataset_from_json, open_dataset
 from zonebloom.ground.arrow import schema_without_views
+from zonebloom.ground.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Predicate

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 from zonebloom.bloom.physical_values import ParquetSbbf, value_type
 from zonebloom.bloom.zones import zone_schema
-from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot, OpenedFile
 from zonebloom.formats.parquet.file import DataFile
+from zonebloom.ground.errors import DataFileError
 from zonebloom.indexing.fill import BuildPlan, BuiltColumns, Inspected, Runner, check_same
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry

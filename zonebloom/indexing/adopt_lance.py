@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from zonebloom.bloom.hashing import lance_supports
 from zonebloom.bloom.zones import ZoneTable
-from zonebloom.errors import DataFileError
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.lance import LanceSnapshot
 from zonebloom.formats.lance_index import lance_indexes, read_zones
+from zonebloom.ground.errors import DataFileError
 from zonebloom.indexing.fill import BuildPlan
 from zonebloom.indexing.verify import is_in_zone
 from zonebloom.storage.fragments import Fragment

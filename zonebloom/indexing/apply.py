@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.bloom import hashing
-from zonebloom.errors import (
+from zonebloom.ground.errors import (
     ColumnNotFoundError,
     DataFileError,
     InvalidArgumentError,

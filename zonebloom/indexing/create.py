@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.zones import ZoneTable, zone_schema
-from zonebloom.errors import (
+from zonebloom.formats import DatasetSnapshot
+from zonebloom.ground.errors import (
     ColumnNotFoundError,
     CorruptIndexError,
     DataFileError,
@@ -26,7 +27,6 @@ from zonebloom.errors import (
     InvalidZoneTableError,
     Words,
 )
-from zonebloom.formats import DatasetSnapshot
 from zonebloom.indexing.apply import apply, inspected, runner_for
 from zonebloom.indexing.fill import Runner
 from zonebloom.indexing.optimize import finish

@@ -22,9 +22,9 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from zonebloom.bloom.zones import ZoneBuilder
-from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot, OpenedFile
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
+from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.threads import concurrently, num_cores
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.locator.build import PART_PAIRS, LocatorBuilder, LocatorParts

@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.bloom.sbbf import Sbbf
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
 from zonebloom.formats import open_dataset
 from zonebloom.formats.lance import LanceSnapshot, explained, fragment_path
 from zonebloom.formats.lance_index import LanceIndex, lance_indexes, read_segment, writer_of
 from zonebloom.formats.parquet.file import has_column
 from zonebloom.formats.schema_evolution import column_values
+from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
 from zonebloom.ground.rendering import Result
 
 if TYPE_CHECKING:

@@ -22,7 +22,11 @@ import pyarrow as pa
 
 from zonebloom.bloom.hashing import lance_supports
 from zonebloom.bloom.zones import ZONE_FIELDS, ZoneTable
-from zonebloom.errors import (
+from zonebloom.formats.lance import LanceDataset, LanceSnapshot, explained, fragment_path, lance_library
+from zonebloom.formats.lance_index import BLOOM_DETAILS, lance_indexes, segment_location
+from zonebloom.ground.arrow import compute as pc
+from zonebloom.ground.arrow import from_numpy
+from zonebloom.ground.errors import (
     ConcurrentCommitError,
     DataFileError,
     IndexExistsError,
@@ -32,10 +36,6 @@ from zonebloom.errors import (
     Words,
     first_line,
 )
-from zonebloom.formats.lance import LanceDataset, LanceSnapshot, explained, fragment_path, lance_library
-from zonebloom.formats.lance_index import BLOOM_DETAILS, lance_indexes, segment_location
-from zonebloom.ground.arrow import compute as pc
-from zonebloom.ground.arrow import from_numpy
 from zonebloom.ground.rendering import Result
 from zonebloom.indexing.export import zone_table
 from zonebloom.search.result import renumbered_ids

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.zones import BlockFilters, ZonePositions, zone_schema
-from zonebloom.errors import CorruptIndexError
+from zonebloom.ground.errors import CorruptIndexError
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import Result
 from zonebloom.ground.threads import concurrently

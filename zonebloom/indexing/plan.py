@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.sizing import SIZINGS, Sizing
-from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
 from zonebloom.formats.index_location import is_under
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError
 from zonebloom.storage.fragments import FragmentTable, is_in_runs
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.options import IndexOptions

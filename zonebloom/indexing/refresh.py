@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.ground.reasons import counted, gone_zones
 from zonebloom.ground.rendering import Result
 from zonebloom.indexing.apply import apply

@@ -17,10 +17,10 @@ from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.bloom.split_block import measured_fpp
 from zonebloom.bloom.zones import BlockFilters, ZoneFilters, ZoneTable
-from zonebloom.errors import CorruptIndexError, InvalidArgumentError, InvalidZoneTableError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.ground.arrow import distinct
+from zonebloom.ground.errors import CorruptIndexError, InvalidArgumentError, InvalidZoneTableError
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import Result
 from zonebloom.search.view import View

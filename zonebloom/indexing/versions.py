@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from zonebloom.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError, Words
+from zonebloom.ground.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError, Words
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import Result, Results
 from zonebloom.storage.manifest import (

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zonebloom.errors import PredicateError
+from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates.columns import Column, col
 from zonebloom.predicates.leaves import Condition, Equals, IsIn, IsNull
 from zonebloom.predicates.simplify import merged

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.errors import PredicateError
+from zonebloom.ground.errors import PredicateError
 from zonebloom.ground.reasons import ReasonCode
 from zonebloom.predicates.arrow_pickle import Call, Field, Literal, Node, Tree, UnreadableExpressionError, take_apart
 from zonebloom.predicates.leaves import Condition, Equals, IsIn, IsNull, Piece

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NoReturn
 
-from zonebloom.errors import PredicateError
+from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates.leaves import Comparison, Equals, IsIn, IsNull, check_name
 from zonebloom.predicates.literals import is_null_literal, single
 from zonebloom.predicates.terms import LiteralTerm

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from zonebloom.bloom.hashing import column_path, resolve_column
-from zonebloom.errors import PredicateError, first_line
 from zonebloom.ground.arrow import from_values, is_bytes, is_narrow_decimal, is_text, python_value, type_name
+from zonebloom.ground.errors import PredicateError, first_line
 from zonebloom.predicates.coerce import fit_each, fit_values
 from zonebloom.predicates.coerce.temporal import moment_of, ticks_below
 from zonebloom.predicates.exact_numbers import (

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from zonebloom.errors import PredicateError
 from zonebloom.ground.arrow import python_value
+from zonebloom.ground.errors import PredicateError
 from zonebloom.ground.reasons import ReasonCode
 from zonebloom.predicates.literals import collected, is_null_literal, single
 from zonebloom.predicates.terms import LiteralTerm, Term, columns_of

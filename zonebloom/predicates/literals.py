@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.errors import PredicateError, first_line
 from zonebloom.ground.arrow import compute, plain_array
+from zonebloom.ground.errors import PredicateError, first_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

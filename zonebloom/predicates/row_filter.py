@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from zonebloom.errors import PredicateError
 from zonebloom.ground.arrow import is_bytes
+from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates.comparisons import Operand, column_operand, compare, compare_operands, is_in, result_type
 from zonebloom.predicates.leaves import Comparison, Condition, Equals, IsIn, IsNull, Like, Piece
 from zonebloom.predicates.sql_writer import as_sql, term_sql

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID, MAX_ROWS
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.ground.reasons import counted
 
 if TYPE_CHECKING:

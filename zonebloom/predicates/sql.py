@@ -20,7 +20,7 @@ from sqlglot import Token, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokens import Tokenizer
 
-from zonebloom.errors import PredicateError
+from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates.leaves import Comparison, Equals, IsIn, IsNull, Like
 from zonebloom.predicates.sql_literals import arrow_type, literal_of
 from zonebloom.predicates.sql_nesting import Nesting

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from zonebloom.errors import PredicateError, first_line
+from zonebloom.ground.errors import PredicateError, first_line
 from zonebloom.predicates.coerce import fit_values
 
 _D = exp.DataType.Type

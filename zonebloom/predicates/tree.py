@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import is_
 from typing import Any, ClassVar, NoReturn, TypeVar, final
 
-from zonebloom.errors import PredicateError
+from zonebloom.ground.errors import PredicateError
 
 N = TypeVar("N")
 T = TypeVar("T")

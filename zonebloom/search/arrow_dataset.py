@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyarrow import fs
 
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
+from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Equals, Predicate, parse_predicate
 from zonebloom.predicates.arrow_expression import unread

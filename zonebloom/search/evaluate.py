@@ -14,7 +14,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import NamedTuple, Protocol
 
-from zonebloom.errors import PredicateError, Words
+from zonebloom.ground.errors import PredicateError, Words
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
 from zonebloom.predicates.leaves import OfTerms, Piece, pruned_by

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.zones import ZoneFilters, ZonesOfEach
-from zonebloom.errors import InvalidArgumentError
 from zonebloom.ground.arrow import is_narrow_decimal, plain_array
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.predicates import IsIn
 from zonebloom.predicates.coerce import FitOfEach, fit_each
 from zonebloom.predicates.exact_numbers import equal_number, is_number, number_of

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from zonebloom.bloom.locator_pages import KEY_BITS
-from zonebloom.errors import ZoneBloomError
+from zonebloom.ground.errors import ZoneBloomError
 from zonebloom.ground.reasons import Reason, ReasonCode, counted
 from zonebloom.ground.rendering import Result, Table, label, plain
 from zonebloom.predicates import Equals, IsIn, Predicate

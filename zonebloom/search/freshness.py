@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from zonebloom.bloom.addresses import MAX_ROWS
-from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot
+from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates.selection import RowSelection

@@ -17,11 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.parquet.bloom import ChunkFilter, Probe
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.schema_evolution import conformed
+from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Equals, IsIn, Predicate

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from zonebloom.errors import Words
+from zonebloom.ground.errors import Words
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Condition, Predicate
 from zonebloom.predicates.selection import Bounds

@@ -18,10 +18,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, Words, first_line
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.ground.arrow import from_numpy, plain_array, rounds_floats, some_leaf, to_numpy, without_views
+from zonebloom.ground.errors import (
+    ColumnNotFoundError,
+    DataFileError,
+    InvalidArgumentError,
+    PredicateError,
+    Words,
+    first_line,
+)
 from zonebloom.ground.threads import concurrently, num_cores
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.plain_matcher import plain_matcher

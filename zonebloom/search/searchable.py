@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.errors import PredicateError, Words
 from zonebloom.formats import Dataset
+from zonebloom.ground.errors import PredicateError, Words
 from zonebloom.predicates import And, IsIn, Predicate, parse_predicate
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot, open_dataset
 from zonebloom.formats.hive import infer_fields
 from zonebloom.formats.schema_evolution import unified
+from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.reasons import ReasonCode
 from zonebloom.search.searchable import Searchable
 from zonebloom.search.view import View

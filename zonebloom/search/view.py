@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
-from zonebloom.errors import (
+from zonebloom.formats import DatasetSnapshot, hive
+from zonebloom.ground.arrow import from_values, schema_without_views
+from zonebloom.ground.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
     PredicateError,
@@ -25,8 +27,6 @@ from zonebloom.errors import (
     Words,
     first_line,
 )
-from zonebloom.formats import DatasetSnapshot, hive
-from zonebloom.ground.arrow import from_values, schema_without_views
 from zonebloom.ground.reasons import Reason, ReasonCode, counted
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.selection import Bounds, RowSelection

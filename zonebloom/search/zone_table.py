@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.bloom import zones as bloom
-from zonebloom.errors import PredicateError
+from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.predicates.selection import Bounds, RowSelection
 from zonebloom.search.evaluate import evaluate

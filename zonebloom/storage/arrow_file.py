@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from zonebloom.errors import CorruptIndexError, StorageError, UnsupportedFormatError
+from zonebloom.ground.errors import CorruptIndexError, StorageError, UnsupportedFormatError
 
 MAGIC = b"ARROW1\0\0"
 """The first bytes of an Arrow IPC file; the messages of a stream follow."""

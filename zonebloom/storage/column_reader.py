@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, ZoneFilters, ZonePositions, ZonesOfEach
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates.selection import RowSelection

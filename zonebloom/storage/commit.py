@@ -15,7 +15,7 @@ import secrets
 import time
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
-from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, IndexNotFoundError, StorageError
+from zonebloom.ground.errors import ConcurrentCommitError, CorruptIndexError, IndexNotFoundError, StorageError
 from zonebloom.storage.fragments import FragmentTable, read_fragments
 from zonebloom.storage.manifest import Manifest, commit, list_versions, read_version
 from zonebloom.storage.transaction import Change, Rebase, name_of

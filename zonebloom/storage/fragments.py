@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID, MAX_ROWS
-from zonebloom.errors import CorruptIndexError
 from zonebloom.ground.arrow import from_numpy, to_numpy
+from zonebloom.ground.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import read_batches, reading
 from zonebloom.storage.segment import Runs, checksum
 from zonebloom.stores.fingerprint import Fingerprint

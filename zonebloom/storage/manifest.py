@@ -21,8 +21,13 @@ import pyarrow as pa
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
 from zonebloom.bloom.sizing import SIZINGS
-from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.formats import Declared
+from zonebloom.ground.errors import (
+    ConcurrentCommitError,
+    CorruptIndexError,
+    InvalidArgumentError,
+    UnsupportedFormatError,
+)
 from zonebloom.storage.arrow_file import read_schema, reading
 from zonebloom.storage.fragments import FragmentListEntry
 from zonebloom.storage.json_fields import (

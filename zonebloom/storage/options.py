@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE, Sizing, check_fpp, check_rows_per_zone, check_sizing
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 Kind = Literal["bloom", "locator", "both"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)

@@ -18,7 +18,7 @@ import xxhash
 
 from zonebloom.bloom import kernels_in_numpy
 from zonebloom.bloom.numba_loading import kernels_to_read
-from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.ground.errors import CorruptIndexError, StorageError
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.stores.store import SLOW_READ_SECONDS, Mapping, Store
 

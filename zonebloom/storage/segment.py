@@ -20,7 +20,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import xxhash
 
-from zonebloom.errors import CorruptIndexError
+from zonebloom.ground.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import reading
 from zonebloom.stores.store import NewFile, Store, delete_all
 

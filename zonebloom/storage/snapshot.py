@@ -17,7 +17,7 @@ import numpy as np
 
 from zonebloom.bloom.hashing import leaf_paths
 from zonebloom.bloom.locator_pages import PAGE_BYTES, likely_pages
-from zonebloom.errors import (
+from zonebloom.ground.errors import (
     ColumnNotFoundError,
     CorruptIndexError,
     IndexNotFoundError,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.errors import ConcurrentCommitError
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.schema_evolution import unified
+from zonebloom.ground.errors import ConcurrentCommitError
 from zonebloom.storage.fragments import Fragment, FragmentListEntry, FragmentTable, is_in_runs, write_fragments
 from zonebloom.storage.manifest import ColumnEntry, Manifest, column_id
 from zonebloom.storage.segment import Runs, covered_by, joined_runs, runs

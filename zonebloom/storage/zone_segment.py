@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from zonebloom.bloom.zones import ZONE_FIELDS, ZonePositions, ZoneTable
-from zonebloom.errors import CorruptIndexError
+from zonebloom.ground.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import MAGIC, check_columns, read_batch, read_head, reading
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, runs
 from zonebloom.stores.store import Store

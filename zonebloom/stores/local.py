@@ -21,7 +21,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, BinaryIO
 
-from zonebloom.errors import CorruptIndexError, DataFileError, StorageError, Words
+from zonebloom.ground.errors import CorruptIndexError, DataFileError, StorageError, Words
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import (
     LocalFile,

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.errors import CorruptIndexError, DataFileError
+from zonebloom.ground.errors import CorruptIndexError, DataFileError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.stored_file import SeekableFile
 

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.ground.errors import CorruptIndexError, StorageError
 from zonebloom.ground.threads import concurrently
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import write_at

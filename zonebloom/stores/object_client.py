@@ -20,7 +20,7 @@ from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from zonebloom.errors import StorageError
+from zonebloom.ground.errors import StorageError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.listing import KeyRun, listed_in_parts
 from zonebloom.stores.locations import StorageOptions, Url

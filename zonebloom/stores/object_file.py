@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.errors import DataFileError
+from zonebloom.ground.errors import DataFileError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.object_client import ChangedObjectError, ObjectClient, Part, Version
 from zonebloom.stores.ranges import coalesced, cut

@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.errors import InvalidArgumentError, MissingDependencyError, StorageError
+from zonebloom.ground.errors import InvalidArgumentError, MissingDependencyError, StorageError
 from zonebloom.stores.locations import StorageOptions, Url
 
 if TYPE_CHECKING:

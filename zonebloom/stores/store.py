@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from zonebloom.errors import StorageError
+from zonebloom.ground.errors import StorageError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import StorageOptions
 from zonebloom.stores.stored_file import StoredFile

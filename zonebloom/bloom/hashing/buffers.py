@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.hashing.types import hash_plan, is_view
-from zonebloom.errors import InvalidArgumentError
 from zonebloom.ground.arrow import compute as pc
+from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

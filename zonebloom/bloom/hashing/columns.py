@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.ground.arrow import compute as pc
+from zonebloom.ground.errors import ColumnNotFoundError, InvalidArgumentError
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """What is no text: Arrow can neither name a column by it nor look it up."""

@@ -8,7 +8,7 @@ from typing import Literal
 import pyarrow as pa
 
 from zonebloom.bloom.hashing.columns import paths_below
-from zonebloom.errors import UnsupportedTypeError
+from zonebloom.ground.errors import UnsupportedTypeError
 
 
 @dataclass(frozen=True, slots=True)

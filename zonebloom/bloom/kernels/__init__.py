@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zonebloom.bloom.kernels.checks import address
-from zonebloom.errors import MissingDependencyError
+from zonebloom.ground.errors import MissingDependencyError
 
 try:
     from numba import njit, types

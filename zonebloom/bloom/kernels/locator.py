@@ -26,7 +26,7 @@ from zonebloom.bloom.kernels.vector import (
     zero_bytes,
 )
 from zonebloom.bloom.locator_pages import KEY_BITS, MAX_PAIRS, MAX_ZONES, PAGE_BYTES, WIDE_ZONE_BITS
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Pages: TypeAlias = npt.NDArray[np.uint8]

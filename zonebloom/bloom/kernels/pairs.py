@@ -25,7 +25,7 @@ from zonebloom.bloom.kernels import U, kernel, subroutine
 from zonebloom.bloom.kernels.checks import address, check_array, check_range, check_room, check_validity
 from zonebloom.bloom.kernels.vector import load_u8, load_u32, load_u64, store_u8, store_u32, store_u64, zero_bytes
 from zonebloom.bloom.locator_pages import MAX_ZONES
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Bounds: TypeAlias = npt.NDArray[np.uint32]

@@ -33,7 +33,7 @@ from zonebloom.bloom.kernels.vector import (
     store,
     store_u64,
 )
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 MIN_STRIDE: Final = 256
 """Rows of fewer bytes take XXH3's short forms, which are not here."""

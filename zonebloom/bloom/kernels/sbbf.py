@@ -24,7 +24,7 @@ from zonebloom.bloom.kernels import U, kernel, subroutine
 from zonebloom.bloom.kernels.blocks import block_check, block_index, filter_insert_batch
 from zonebloom.bloom.kernels.checks import check_array, check_filters
 from zonebloom.bloom.kernels.vector import load_u32, load_u64, store_u8, store_u64
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 _0, _1, _32 = U(0), U(1), U(32)
 _GOLDEN = U(0x9E3779B97F4A7C15)

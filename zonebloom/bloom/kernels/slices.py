@@ -24,7 +24,7 @@ from zonebloom.bloom.kernels.checks import address, check_array, check_filters, 
 from zonebloom.bloom.kernels.transposes import transpose_bits, transpose_words
 from zonebloom.bloom.kernels.vector import copy_bytes, load_u64, stack_bytes, u8_array, zero_bytes
 from zonebloom.bloom.split_block import SALTS
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 ROWS_PER_BLOCK: Final = 256
 """One bit row for each bit of a block."""

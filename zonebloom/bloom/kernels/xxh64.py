@@ -35,7 +35,7 @@ from zonebloom.bloom.kernels.vector import (
     u32_array,
     u64_array,
 )
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 BATCH: Final = 1024
 """Keys hashed into a stack buffer before they are inserted.

@@ -26,7 +26,7 @@ from zonebloom.bloom.kernels.checks import (
 )
 from zonebloom.bloom.kernels.vector import load_u8, load_u64, stack_bytes, store_u64, zero_bytes
 from zonebloom.bloom.kernels.xxh64 import BATCH, hash_fixed_batch, hash_variable_batch
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 _BATCH = U(BATCH)
 _0, _1, _3, _7, _8, _32 = U(0), U(1), U(3), U(7), U(8), U(32)

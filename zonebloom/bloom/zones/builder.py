@@ -28,8 +28,8 @@ from zonebloom.bloom.sizing import (
 from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import zone_schema
 from zonebloom.bloom.zones.table import MAX_ZONES_PER_BATCH, ZoneTable
-from zonebloom.errors import InvalidArgumentError
 from zonebloom.ground.arrow import unwrapped
+from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ import pyarrow as pa
 from zonebloom.bloom.numba_loading import SECONDS_A_PROBE, is_worth_loading, kernels_to_read
 from zonebloom.bloom.sizing import BLOCK_BYTES
 from zonebloom.bloom.split_block import block_index, block_indexes, measured_fpp
-from zonebloom.errors import InvalidZoneTableError
+from zonebloom.ground.errors import InvalidZoneTableError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

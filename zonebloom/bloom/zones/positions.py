@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.errors import InvalidZoneTableError
 from zonebloom.ground.arrow import from_numpy, to_numpy
+from zonebloom.ground.errors import InvalidZoneTableError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

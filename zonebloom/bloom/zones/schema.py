@@ -11,7 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from zonebloom.bloom.sizing import check_fpp, check_rows_per_zone
-from zonebloom.errors import InvalidZoneTableError
+from zonebloom.ground.errors import InvalidZoneTableError
 
 ZONE_FIELDS = (
     pa.field("fragment_id", pa.uint64(), nullable=False),

@@ -24,7 +24,7 @@ from zonebloom.bloom.zones.chunk import FilterChunk, is_work_for_kernel
 from zonebloom.bloom.zones.filters import BlockFilters, ZonesOfEach
 from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
-from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
+from zonebloom.ground.errors import InvalidArgumentError, InvalidZoneTableError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

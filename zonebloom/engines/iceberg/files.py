@@ -26,8 +26,8 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.properties import property_as_int
 
 from zonebloom.bloom.hashing import column_array
-from zonebloom.errors import DataFileError
 from zonebloom.ground.arrow import plain_array
+from zonebloom.ground.errors import DataFileError
 
 
 class NotedOutputs:

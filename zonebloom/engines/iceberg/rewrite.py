@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from zonebloom.engines.iceberg.rows import as_declared
-from zonebloom.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, StorageError, first_line
 from zonebloom.formats.iceberg import explained, planned, pyiceberg_tables, relative_path
+from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, StorageError, first_line
 from zonebloom.ground.rendering import Result
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index

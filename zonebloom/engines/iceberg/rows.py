@@ -11,8 +11,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.errors import InvalidArgumentError, first_line
 from zonebloom.ground.arrow import is_text, plain_array, python_value
+from zonebloom.ground.errors import InvalidArgumentError, first_line
 from zonebloom.search.scan import is_unchecked
 
 _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}

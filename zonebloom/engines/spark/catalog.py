@@ -25,11 +25,11 @@ from pyspark.sql import DataFrame
 from zonebloom.engines.spark.pushdown.implied import explained, logical_plans
 from zonebloom.engines.spark.pushdown.names import resolves
 from zonebloom.engines.spark.versions import logger_of_errors
-from zonebloom.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.formats import Dataset, open_dataset
 from zonebloom.formats.detect import has_log_at
 from zonebloom.formats.lance import LanceDataset
 from zonebloom.formats.table_folders import table_kind
+from zonebloom.ground.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
 from zonebloom.search.view import View

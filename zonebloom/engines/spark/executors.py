@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from zonebloom.errors import InvalidArgumentError, MissingDependencyError, StorageError, ZoneBloomError
+from zonebloom.ground.errors import InvalidArgumentError, MissingDependencyError, StorageError, ZoneBloomError
 from zonebloom.ground.threads import concurrently
 from zonebloom.ground.version import __version__
 

@@ -20,7 +20,7 @@ from zonebloom.engines.spark.join.keys import distinct
 from zonebloom.engines.spark.pushdown.calendars import are_old
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.engines.spark.runner import sent_dataset
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.search import locate as library
 from zonebloom.search.query import Query
 from zonebloom.search.view import View

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.engines.spark.executors import Cluster
-from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.table import TableSnapshot
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.indexing.fill import (
     BuildPlan,
     BuiltColumns,

@@ -32,7 +32,7 @@ from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
 from zonebloom.engines.spark.scan.lake import Lake
 from zonebloom.engines.spark.scan.read import lake_of
 from zonebloom.engines.spark.versions import described
-from zonebloom.errors import PredicateError, ZoneBloomError
+from zonebloom.ground.errors import PredicateError, ZoneBloomError
 from zonebloom.predicates import And, Equals, IsIn, Or, Predicate
 
 _LEAF = re.compile(r"\((\w+)#\d+L? = (.*)\)|(\w+)#\d+L? IN(?: \((.*)\)|SET (.*))")

@@ -23,8 +23,8 @@ from zonebloom.bloom.hashing import hash_values
 from zonebloom.bloom.physical_values import ParquetSbbf, plain_type, plain_values
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS
-from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats.parquet.row_groups import BLOOM_LENGTH, BLOOM_OFFSET, FILE_PATH, column_metadata, is_encrypted
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.predicates.coerce import fit_values
 
 if TYPE_CHECKING:

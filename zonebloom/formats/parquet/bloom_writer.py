@@ -22,13 +22,6 @@ from zonebloom.bloom.hashing import column_array, hash_plan, hash_values
 from zonebloom.bloom.physical_values import plain_type, plain_values, value_type
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.sizing import Sizing, check_fpp, num_blocks_for
-from zonebloom.errors import (
-    ColumnNotFoundError,
-    DataFileError,
-    InvalidArgumentError,
-    StorageError,
-    UnsupportedTypeError,
-)
 from zonebloom.formats.detect import open_dataset
 from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.parquet import thrift
@@ -37,6 +30,13 @@ from zonebloom.formats.parquet.row_groups import BLOOM_LENGTH, BLOOM_OFFSET
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.ground.arrow import compute as pc
 from zonebloom.ground.arrow import distinct
+from zonebloom.ground.errors import (
+    ColumnNotFoundError,
+    DataFileError,
+    InvalidArgumentError,
+    StorageError,
+    UnsupportedTypeError,
+)
 from zonebloom.stores.local_file import LocalFile
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.schema import NAME, StoredField
+from zonebloom.ground.errors import DataFileError
 
 _HIDDEN = "__zonebloom_hidden_"
 

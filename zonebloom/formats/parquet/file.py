@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_ROWS
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.formats.parquet.row_groups import (
     COMPRESSED_BYTES,
@@ -28,6 +27,7 @@ from zonebloom.formats.parquet.statistics import bounds_of, null_count, unpackin
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.ground.arrow import from_numpy, without_views
 from zonebloom.ground.arrow import parquet as pq
+from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.ranges import coalesced
 from zonebloom.stores.store import ROUND_BYTES

@@ -19,7 +19,6 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from zonebloom.errors import DataFileError, first_line
 from zonebloom.formats.lru_cache import LruCache
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.column_mapping import StoredName, renamed_footer
@@ -27,6 +26,7 @@ from zonebloom.formats.parquet.row_groups import RowGroups, part_offsets
 from zonebloom.formats.parquet.schema import StoredField, read_schema
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.ground.arrow import parquet as pq
+from zonebloom.ground.errors import DataFileError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.stored_file import ByteRange, StoredFile
 

@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.sbbf import Sbbf
-from zonebloom.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.bloom_writer import stored_hashes
 from zonebloom.formats.parquet.footer import Footer, metadata_of, read_footer
@@ -41,6 +40,7 @@ from zonebloom.formats.parquet.row_groups import (
 )
 from zonebloom.formats.parquet.thrift import Field, ThriftError
 from zonebloom.ground.arrow import parquet as pq
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.stored_file import ByteRange, StoredFile
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from zonebloom.errors import InvalidArgumentError, Words
 from zonebloom.formats import DatasetSnapshot
+from zonebloom.ground.errors import InvalidArgumentError, Words
 
 
 def check_output(

@@ -17,8 +17,8 @@ import numpy as np
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE, check_fpp, check_rows_per_zone
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.formats import open_dataset
+from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.ground.reasons import percent
 from zonebloom.ground.threads import num_cores
 from zonebloom.indexing.create import partition_column_error

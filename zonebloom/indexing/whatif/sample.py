@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.bloom import hashing
-from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.ground.arrow import unwrapped
+from zonebloom.ground.errors import DataFileError
 from zonebloom.indexing.whatif.trial import Outcome, Trial, trials
 from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.open import open_store

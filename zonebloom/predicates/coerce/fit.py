@@ -12,8 +12,8 @@ import pyarrow as pa
 import xxhash
 
 from zonebloom.bloom.hashing import is_supported, storage_type
-from zonebloom.errors import PredicateError, first_line
 from zonebloom.ground.arrow import from_values, is_bytes, plain_array
+from zonebloom.ground.errors import PredicateError, first_line
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates.coerce import numbers, temporal, texts
 from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.locator_pages import FIRSTS_PER_PAGE, KEY_BITS, MAX_ZONES, PAGE_BYTES, zone_bits_for
 from zonebloom.bloom.zones import ZonePositions
-from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
+from zonebloom.ground.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import read_batches, reading
 from zonebloom.storage.json_fields import integer
 from zonebloom.storage.segment import SegmentEntry

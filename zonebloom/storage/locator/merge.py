@@ -18,7 +18,7 @@ import numpy as np
 
 from zonebloom.bloom.locator_pages import MAX_PAIRS, MAX_ZONES, WIDE_ZONE_BITS, first_pairs
 from zonebloom.bloom.zones import ZonePositions
-from zonebloom.errors import CorruptIndexError, InvalidArgumentError
+from zonebloom.ground.errors import CorruptIndexError, InvalidArgumentError
 from zonebloom.ground.threads import concurrently
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.locator.writer import LocatorWriter

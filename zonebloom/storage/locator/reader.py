@@ -26,7 +26,7 @@ from zonebloom.bloom.locator_pages import (
 )
 from zonebloom.bloom.numba_loading import is_worth_loading
 from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
-from zonebloom.errors import CorruptIndexError
+from zonebloom.ground.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import reading
 from zonebloom.storage.locator.layout import LocatorLayout, decode_tail, last_at_most
 from zonebloom.storage.sealed_rows import SealedRows

@@ -13,7 +13,7 @@ import numpy as np
 
 from zonebloom.bloom.locator_pages import FIRSTS_PER_PAGE, PAGE_BYTES, first_pairs, zone_bits_for
 from zonebloom.bloom.zones import ZonePositions
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.storage.locator.layout import KIND, LocatorLayout, deviations_of, encode_tail
 from zonebloom.storage.sealed_rows import seal_rows
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, runs

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.split_block import bits_of_hash, block_index
 from zonebloom.bloom.zones import ZonePositions
-from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
+from zonebloom.ground.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import check_columns, read_batches, reading
 from zonebloom.storage.json_fields import array, integer, record
 from zonebloom.storage.sealed_rows import CHECKSUM_BYTES

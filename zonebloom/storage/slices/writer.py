@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.zones import ZonePositions
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.storage.arrow_file import MAGIC
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, runs
 from zonebloom.storage.slices.layout import (

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.zones import ZonePositions
-from zonebloom.errors import CorruptIndexError
 from zonebloom.ground.arrow import from_numpy, to_numpy
+from zonebloom.ground.errors import CorruptIndexError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,7 +18,7 @@ from zonebloom.engines.spark.catalog import check_batch
 from zonebloom.engines.spark.pushdown.names import named, resolves
 from zonebloom.engines.spark.pushdown.types import CHAR
 from zonebloom.engines.spark.versions import arrow_of
-from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.ground.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.predicates import IsIn
 
 MAX_KEYS: Final = 1_000_000

@@ -24,7 +24,7 @@ from zonebloom.engines.spark.pushdown.calendars import has_old
 from zonebloom.engines.spark.pushdown.names import named, unlike
 from zonebloom.engines.spark.scan.lake import Lake
 from zonebloom.engines.spark.versions import arrow_of
-from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
+from zonebloom.ground.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 
 _MAX_NULL_SAFE_KEYS = 1000

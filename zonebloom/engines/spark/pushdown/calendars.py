@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from zonebloom.engines.spark.executors import setting
-from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.ground.arrow import compute as pc
+from zonebloom.ground.errors import DataFileError
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData

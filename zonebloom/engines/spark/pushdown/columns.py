@@ -20,7 +20,7 @@ from zonebloom.engines.spark.pushdown.implied import parts_of
 from zonebloom.engines.spark.pushdown.names import named
 from zonebloom.engines.spark.pushdown.types import Binder, EqualsNull, IsNotNull, IsTrue, Piece, UnboundError, text_of
 from zonebloom.engines.spark.versions import IS_BEFORE_4
-from zonebloom.errors import PredicateError
+from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
 from zonebloom.predicates.leaves import Comparison
 from zonebloom.predicates.terms import LiteralTerm

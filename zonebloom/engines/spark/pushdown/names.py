@@ -19,8 +19,8 @@ from pyspark.sql import Column, functions
 
 from zonebloom.bloom.hashing import leaf_paths
 from zonebloom.engines.spark.versions import IS_BEFORE_4
-from zonebloom.errors import DataFileError
 from zonebloom.formats.hive import partition_values
+from zonebloom.ground.errors import DataFileError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

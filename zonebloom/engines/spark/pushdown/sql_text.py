@@ -31,7 +31,7 @@ from zonebloom.engines.spark.pushdown.types import (
     UnboundError,
     date_of,
 )
-from zonebloom.errors import PredicateError
+from zonebloom.ground.errors import PredicateError
 from zonebloom.ground.reasons import ReasonCode
 from zonebloom.predicates import Equals, IsIn, IsNull, Not, Predicate
 from zonebloom.predicates.leaves import Comparison

@@ -28,7 +28,7 @@ from zonebloom.engines.spark.pushdown.columns import MAX_LITERALS, column_of, pr
 from zonebloom.engines.spark.pushdown.implied import implies, opaque
 from zonebloom.engines.spark.pushdown.sql_text import COMPARED_LITERALS, predicate_of_text, shortened
 from zonebloom.engines.spark.pushdown.types import Binder, Piece, Target, UnboundError
-from zonebloom.errors import PredicateError
+from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Predicate
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.leaves import Comparison

@@ -20,7 +20,7 @@ from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.pushdown.types import altered_column
 from zonebloom.engines.spark.scan.layout import values_of
 from zonebloom.engines.spark.versions import described
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

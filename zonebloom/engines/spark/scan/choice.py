@@ -20,7 +20,7 @@ from zonebloom.engines.spark.pushdown.translate import NOT_OF_COLUMNS, Condition
 from zonebloom.engines.spark.pushdown.types import Binder, altered_column, nested_types
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.types import nullable_type
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
+from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.search.view import View
 
 Method: TypeAlias = Literal["driver", "row_ranges", "files", "plain"]

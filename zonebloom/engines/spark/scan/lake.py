@@ -38,14 +38,14 @@ from zonebloom.engines.spark.scan.readers import Reader, SparkReader, filtered, 
 from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
 from zonebloom.engines.spark.scan.splits import TooWideError
 from zonebloom.engines.spark.versions import IS_BEFORE_4
-from zonebloom.errors import (
+from zonebloom.formats import ParquetDataset
+from zonebloom.ground.errors import (
     ColumnNotFoundError,
     DataFileError,
     IndexNotFoundError,
     InvalidArgumentError,
     PredicateError,
 )
-from zonebloom.formats import ParquetDataset
 from zonebloom.ground.threads import concurrently
 from zonebloom.index.index import Index
 from zonebloom.predicates import Predicate

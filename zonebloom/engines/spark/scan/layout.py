@@ -25,8 +25,14 @@ from pyspark.sql import types as spark
 from zonebloom.engines.spark.pushdown.types import CHAR
 from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
 from zonebloom.engines.spark.scan.types import arrow_type, nullable_type, spark_type
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError, Words
 from zonebloom.formats.parquet.file import open_parquet
+from zonebloom.ground.errors import (
+    ColumnNotFoundError,
+    DataFileError,
+    InvalidArgumentError,
+    UnsupportedTypeError,
+    Words,
+)
 
 if TYPE_CHECKING:
     from zonebloom.predicates.selection import RowSelection

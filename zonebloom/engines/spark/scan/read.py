@@ -23,8 +23,8 @@ from zonebloom.engines.spark.scan.choice import BY_ID
 from zonebloom.engines.spark.scan.lake import Asked, Lake
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import RangeReader, Reader, SparkReader
-from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import ParquetDataset
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError
 from zonebloom.index.index import Index
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult

@@ -28,8 +28,8 @@ from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.row_ranges import read_rows
 from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.engines.spark.versions import frame_of
-from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import ParquetDataset
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError
 from zonebloom.search.view import View
 
 _GLOB = re.compile(r"([\[\]{}*?\\])")

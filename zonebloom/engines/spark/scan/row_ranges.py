@@ -23,7 +23,7 @@ from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.splits import Split, narrowing_of
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.engines.spark.versions import VALUE_BYTES, arrow_of
-from zonebloom.errors import InvalidArgumentError, StaleIndexError
+from zonebloom.ground.errors import InvalidArgumentError, StaleIndexError
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.result import SearchResult

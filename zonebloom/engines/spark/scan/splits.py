@@ -26,11 +26,11 @@ from pyspark.sql import types as spark
 from zonebloom.engines.spark.pushdown.calendars import check_calendar, is_old_writer
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.scan.types import arrow_schema, as_spark
-from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot, ParquetDataset
 from zonebloom.formats.parquet.file import DataFile, open_parquet
 from zonebloom.formats.table import TableSnapshot
 from zonebloom.ground.arrow import to_numpy, without_views
+from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import And, Predicate
 from zonebloom.predicates.plain_matcher import plain_matcher

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from zonebloom.errors import DataFileError, UnsupportedTypeError
 from zonebloom.ground.arrow import is_text, rounds_floats, some_leaf, unwrapped
+from zonebloom.ground.errors import DataFileError, UnsupportedTypeError
 
 _MAX_PRECISION = 38
 _UNSIGNED_64 = spark.DecimalType(20, 0)
