@@ -281,6 +281,19 @@ def test_a_delta_table_whose_partitions_deltalake_changes_stays_as_it_is(tmp_pat
     assert zb.open_index(root).to_table("k = 2").to_pylist() == before != []
 
 
+def test_a_delta_table_with_letters_beyond_ascii_in_its_paths_stays_as_it_is(tmp_path):
+    """Spark logs them so. deltalake 1.6 removes the path with escapes: the old file would stay beside the new one."""
+    root = tmp_path / "table"
+    write_deltalake(root, pa.table({"k": [1, 2, 3], "p": ["Zürich"] * 3}), partition_by=["p"])
+    (root / "p=Z%C3%BCrich").rename(root / "p=Zürich")
+    log = root / "_delta_log" / f"{0:020d}.json"
+    log.write_text(log.read_text().replace("p=Z%25C3%25BCrich", "p=Zürich"))
+    zb.build_index(root, "k", rows_per_zone=10)
+    with pytest.raises(DataFileError, match=r"no path .* deltalake changes .*got p=Zürich/part-.*; delete with the"):
+        zb.erase(root, "k", [1])
+    assert DeltaTable(root).to_pyarrow_table()["k"].to_pylist() == [1, 2, 3]
+
+
 def test_a_delta_table_that_is_restored_before_its_vacuum_keeps_its_files(tmp_path, monkeypatch):
     root = tmp_path / "table"
     write_deltalake(root, rows(0, 100))

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 _DELETES = 3 * PASSES
 """Attempts to delete; each is lost if another writer commits meanwhile."""
 _BY_ANOTHER_ENGINE = "delete with the engine that writes it, and erase again: the rest is done and recorded"
+_UNESCAPED = "/!$&'()+,:;=@"
+"""What deltalake 1.6 leaves as it is in the path of a removed file, beside letters of ASCII, digits and -._~."""
 
 
 def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -> None:
@@ -123,11 +126,13 @@ def _delete_from_delta(table: DeltaTable, index: Index, column: str, values: Any
     if column not in index.schema.names:
         raise InvalidArgumentError("column must be a top-level column of a Delta table", got=column)
     parts = (view.dataset.partition_values(path, view.partition_fields) or {} for path in view.files)
-    if changed := {name: value for values in parts for name, value in values.items() if _is_misspelt(value)}:
-        name, value = next(iter(changed.items()))
+    pairs = (pair for part in parts for pair in part.items())
+    changed = [f"{value} in the column {name}" for name, value in pairs if _is_misspelt(value)]
+    paths = pa.table(table.get_add_actions())["path"].to_pylist()
+    if changed := changed or [path for path in paths if quote(unquote(path), safe=_UNESCAPED) != path]:
         raise DataFileError(
-            f"table {index.data.location} must have no partition that deltalake changes when it rewrites rows",
-            got=f"{value} in the column {name}",
+            f"table {index.data.location} must have no path and no partition that deltalake changes when it rewrites",
+            got=changed[0],
             do=_BY_ANOTHER_ENGINE,
         )
     keys = index.to_table(column=column, values=values, columns=[column]).rename_columns(["key"])
