@@ -15,6 +15,7 @@ from zonebloom.ground.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
+    from zonebloom.bloom.selection import Kind, RowSelection
     from zonebloom.erasing.erase import erase
     from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
     from zonebloom.formats.parquet_blooms import parquet_bloom, parquet_blooms
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from zonebloom.index.index import Index
     from zonebloom.indexing.whatif import whatif
     from zonebloom.predicates import Equals, IsIn, IsNull, col
-    from zonebloom.predicates.selection import Kind, RowSelection
     from zonebloom.search.result import SearchResult
     from zonebloom.search.unindexed_lake import open_lake
     from zonebloom.search.zone_table import ZoneBuilder, ZoneTable
@@ -39,7 +39,7 @@ _HOMES = {
     "zonebloom.index.index": ("Index",),
     "zonebloom.indexing.whatif": ("whatif",),
     "zonebloom.predicates": ("Equals", "IsIn", "IsNull", "col"),
-    "zonebloom.predicates.selection": ("Kind", "RowSelection"),
+    "zonebloom.bloom.selection": ("Kind", "RowSelection"),
     "zonebloom.ground.reasons": ("Reason", "ReasonCode"),
     "zonebloom.search.result": ("SearchResult",),
     "zonebloom.search.unindexed_lake": ("open_lake",),

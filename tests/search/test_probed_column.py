@@ -1,6 +1,6 @@
 """Zones of a probed column give the rows that row ranges give, whatever tree, changed files and uncovered rows.
 
-Oracle: the algebra of row ranges (`RowSelection`), which tests/predicates/test_selection.py compares with sets of rows.
+Oracle: the algebra of row ranges (`RowSelection`), which tests/bloom/test_selection.py compares with sets of rows.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests.depth import at_depth
 from tests.storage.test_column_reader import reader_of
+from zonebloom.bloom.selection import Bounds, RowSelection
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.predicates import And, Not, Or, Predicate, parse_predicate
 from zonebloom.predicates.row_filter import to_expression
-from zonebloom.predicates.selection import Bounds, RowSelection
 from zonebloom.search.evaluate import evaluate
 from zonebloom.search.probed_column import ProbedColumn
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonebloom.predicates.selection import RowSelection
+from zonebloom.bloom.selection import RowSelection
 from zonebloom.search.result import TouchedRanges
 
 ZONES = [(fragment, start, start + length) for fragment in range(3) for start, length in ((0, 10), (10, 10), (20, 5))]

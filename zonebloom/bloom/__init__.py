@@ -4,6 +4,7 @@
 module         what lives there
 =============  ==================================================================================
 ``addresses``  row addresses: fragment and row offset in one uint64
+``selection``  row ranges, and the three-valued algebra of what may be TRUE or FALSE
 ``sizing``     parameters of filters; false positive probability of (ndv, blocks), and its inverse
 ``hashing/``   Arrow values to uint64 hashes
 ``sbbf``       `Sbbf`, one filter

@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from zonebloom.bloom.hashing import resolve_column
+from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import ParquetDataset
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
 from zonebloom.predicates import IsIn, Predicate
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.row_filter import to_expression
-from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.arrow_dataset import IndexedDataset, as_predicate
 from zonebloom.search.query import Query
 from zonebloom.search.scan import tasks_of

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.bloom import hashing
+from zonebloom.bloom.selection import RowSelection
 from zonebloom.bloom.zones import ZoneTable, zone_schema
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.ground.errors import (
@@ -32,7 +33,6 @@ from zonebloom.indexing.fill import Runner
 from zonebloom.indexing.optimize import finish
 from zonebloom.indexing.plan import Scope, options_of, plan_build, plan_refresh
 from zonebloom.indexing.verify import check_imported
-from zonebloom.predicates.selection import RowSelection
 from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import list_versions

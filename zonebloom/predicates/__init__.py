@@ -17,7 +17,6 @@ module                what lives there
 ``comparisons``       exact comparisons as pyarrow Expressions, for each type
 ``plain_matcher``     equalities, AND and OR to plain kernels that match the same rows
 ``row_group_bounds``  tree to ranges that statistics of row groups may exclude
-``selection``         row ranges, and the three-valued algebra of what may be TRUE or FALSE
 ``exact_numbers``     exact comparison of any number with the values of a column's type
 ``coerce/``           a literal to a value of exactly the column's type, or the reason why there is none
 ====================  ====================================================================

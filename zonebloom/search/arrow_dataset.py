@@ -25,12 +25,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyarrow import fs
 
+from zonebloom.bloom.selection import RowSelection
 from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Equals, Predicate, parse_predicate
 from zonebloom.predicates.arrow_expression import unread
 from zonebloom.predicates.arrow_pickle import Call, Field, Node, UnreadableExpressionError, take_apart
-from zonebloom.predicates.selection import RowSelection
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult

@@ -14,11 +14,11 @@ from functools import reduce
 from operator import and_, or_
 from typing import NamedTuple, Protocol
 
+from zonebloom.bloom.selection import Bounds, RowSelection
 from zonebloom.ground.errors import PredicateError, Words
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
 from zonebloom.predicates.leaves import OfTerms, Piece, pruned_by
-from zonebloom.predicates.selection import Bounds, RowSelection
 from zonebloom.predicates.sql_writer import as_sql
 from zonebloom.predicates.terms import columns_of
 from zonebloom.search.probe import Probe, Probes, hashes_of

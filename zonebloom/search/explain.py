@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from zonebloom.bloom.locator_pages import KEY_BITS
+from zonebloom.bloom.selection import Kind, RowSelection
 from zonebloom.ground.errors import ZoneBloomError
 from zonebloom.ground.reasons import Reason, ReasonCode, counted
 from zonebloom.ground.rendering import Result, Table, label, plain
 from zonebloom.predicates import Equals, IsIn, Predicate
-from zonebloom.predicates.selection import Kind, RowSelection
 from zonebloom.predicates.sql_writer import as_sql
 from zonebloom.search.probe import hashes_of
 from zonebloom.search.probed_column import ProbedColumn

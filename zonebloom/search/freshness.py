@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from zonebloom.bloom.addresses import MAX_ROWS
+from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.ground.threads import concurrently
-from zonebloom.predicates.selection import RowSelection
 from zonebloom.storage.fragments import CHANGED, Fragment, FragmentTable
 from zonebloom.stores.fingerprint import Fingerprint
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.bloom import hashing
+from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.ground.arrow import from_numpy
-from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.exists import Keys, comparable, comparable_keys
 from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.query import Query

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from zonebloom.bloom.selection import Bounds, RowSelection
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.parquet.bloom import ChunkFilter, Probe
 from zonebloom.formats.parquet.file import open_parquet
@@ -26,7 +27,6 @@ from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Equals, IsIn, Predicate
 from zonebloom.predicates.leaves import pruned_by
-from zonebloom.predicates.selection import Bounds, RowSelection
 from zonebloom.search.evaluate import joined
 from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.fingerprint import wait_until_settled

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.selection import RowSelection
 from zonebloom.ground.reasons import Reason, ReasonCode
-from zonebloom.predicates.selection import RowSelection
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from zonebloom.bloom.selection import Bounds
 from zonebloom.ground.errors import Words
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Condition, Predicate
-from zonebloom.predicates.selection import Bounds
 from zonebloom.search.evaluate import Evaluation, evaluate
 from zonebloom.search.probe import Probes
 from zonebloom.search.result import SearchResult

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.selection import Kind, RowSelection
 from zonebloom.ground.arrow import from_numpy
 from zonebloom.ground.reasons import Reason, counted, summed_up
 from zonebloom.ground.rendering import Result, Table, funnel, plain
-from zonebloom.predicates.selection import Kind, RowSelection
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.ground.arrow import from_numpy, plain_array, rounds_floats, some_leaf, to_numpy, without_views
@@ -34,7 +35,6 @@ from zonebloom.predicates import Predicate
 from zonebloom.predicates.plain_matcher import plain_matcher
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.predicates.row_group_bounds import Bound, required
-from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.store import ROUND_BYTES

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
+from zonebloom.bloom.selection import Bounds, RowSelection
 from zonebloom.formats import DatasetSnapshot, hive
 from zonebloom.ground.arrow import from_values, schema_without_views
 from zonebloom.ground.errors import (
@@ -29,7 +30,6 @@ from zonebloom.ground.errors import (
 )
 from zonebloom.ground.reasons import Reason, ReasonCode, counted
 from zonebloom.predicates import Predicate
-from zonebloom.predicates.selection import Bounds, RowSelection
 from zonebloom.search.freshness import Files
 from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.result import TouchedRanges

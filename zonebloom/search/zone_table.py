@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.bloom import zones as bloom
+from zonebloom.bloom.selection import Bounds, RowSelection
 from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates import Predicate, parse_predicate
-from zonebloom.predicates.selection import Bounds, RowSelection
 from zonebloom.search.evaluate import evaluate
 from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.result import SearchResult, TouchedRanges

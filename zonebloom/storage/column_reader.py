@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from zonebloom.bloom.selection import RowSelection
 from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.ground.threads import concurrently
-from zonebloom.predicates.selection import RowSelection
 from zonebloom.storage.segment import SegmentEntry, covered_by, joined_runs
 from zonebloom.storage.slices.reader import FEW_HASHES
 

@@ -26,6 +26,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from zonebloom.bloom.selection import RowSelection
 from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
 from zonebloom.engines.spark.pushdown.names import named, resolves
@@ -49,7 +50,6 @@ from zonebloom.ground.errors import (
 from zonebloom.ground.threads import concurrently
 from zonebloom.index.index import Index
 from zonebloom.predicates import Predicate
-from zonebloom.predicates.selection import RowSelection
 from zonebloom.predicates.sql_writer import as_sql
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult

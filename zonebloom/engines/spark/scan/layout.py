@@ -35,7 +35,7 @@ from zonebloom.ground.errors import (
 )
 
 if TYPE_CHECKING:
-    from zonebloom.predicates.selection import RowSelection
+    from zonebloom.bloom.selection import RowSelection
     from zonebloom.search.view import View
 
 _ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from zonebloom.bloom.selection import RowSelection
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.engines.spark.scan.layout import Layout
@@ -25,7 +26,6 @@ from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.engines.spark.versions import VALUE_BYTES, arrow_of
 from zonebloom.ground.errors import InvalidArgumentError, StaleIndexError
 from zonebloom.predicates import Predicate
-from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.result import SearchResult
 
 if TYPE_CHECKING:

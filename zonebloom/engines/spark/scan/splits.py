@@ -42,7 +42,7 @@ from zonebloom.stores.stored_file import ByteRange
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from zonebloom.predicates.selection import RowSelection
+    from zonebloom.bloom.selection import RowSelection
     from zonebloom.search.view import View
 
 TASK_BYTES = 64 << 20

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID, MAX_ROWS
+from zonebloom.bloom.selection import Bounds, Kind, RowRange, RowSelection
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.predicates.selection import Bounds, Kind, RowRange, RowSelection
 
 ranges = st.lists(
     st.tuples(st.sampled_from([0, 1, 2, MAX_FRAGMENT_ID]), st.integers(0, 12), st.integers(0, 6)).map(
