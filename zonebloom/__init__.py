@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from zonebloom.bloom.selection import Kind, RowSelection
     from zonebloom.erasing.erase import erase
     from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
-    from zonebloom.formats.parquet_blooms import parquet_bloom, parquet_blooms
     from zonebloom.ground.errors import ZoneBloomError
     from zonebloom.ground.reasons import Reason, ReasonCode
     from zonebloom.index.doors import build_index, delete_index, import_index, open_index
     from zonebloom.index.index import Index
     from zonebloom.indexing.whatif import whatif
     from zonebloom.predicates import Equals, IsIn, IsNull, col
+    from zonebloom.search.parquet_blooms import parquet_bloom, parquet_blooms
     from zonebloom.search.result import SearchResult
     from zonebloom.search.unindexed_lake import open_lake
     from zonebloom.search.zone_table import ZoneBuilder, ZoneTable
@@ -35,7 +35,7 @@ _HOMES = {
     "zonebloom.erasing.erase": ("erase",),
     "zonebloom.ground.errors": ("ZoneBloomError",),
     "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
-    "zonebloom.formats.parquet_blooms": ("parquet_bloom", "parquet_blooms"),
+    "zonebloom.search.parquet_blooms": ("parquet_bloom", "parquet_blooms"),
     "zonebloom.index.index": ("Index",),
     "zonebloom.indexing.whatif": ("whatif",),
     "zonebloom.predicates": ("Equals", "IsIn", "IsNull", "col"),

@@ -171,7 +171,7 @@ def blooms(path: str, column: str | None, value: str | None) -> None:
     """
     if value is not None and column is None:
         raise click.UsageError("--value needs --column.")
-    from zonebloom.formats.parquet_blooms import parquet_blooms  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.search.parquet_blooms import parquet_blooms  # noqa: PLC0415 - `--help` must not load Arrow
 
     wanted = None if value is None or column is None else _literal(path, column, value)
     table = parquet_blooms(path, column=column, value=wanted, storage_options=options.storage_options())

@@ -3,7 +3,7 @@
 `dataset` has the interfaces. `folder` is a folder of Parquet files (hive-partitioned or not), one file, or a list of
 files; `hive` turns `key=value` folders into columns. `delta`, `iceberg` and `lance` are tables: their logs list the
 data files. `table` has the common part; `table_folders` detects their folders; `lance_index` reads the indexes that a
-Lance table has itself. `parquet` reads one Parquet file; `parquet_blooms` shows the filters in it. `index_location`
+Lance table has itself. `parquet` reads one Parquet file. `index_location`
 says where the index lies. `detect` finds the data set that is named.
 """
 

@@ -13,6 +13,7 @@ module             content
 ``searchable``     data files and conditions: search, scan, explain
 ``zone_table``     a zone table searched without a data set
 ``parquet_filters`` files that no index describes, pruned by the filters inside them
+``parquet_blooms`` the filters inside files, for people
 ``unindexed_lake`` a lake without an index
 ``scan``           row ranges to the rows that match
 ``arrow_dataset``  a scan as a pyarrow Dataset, which engines read

@@ -13,28 +13,65 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.hashing import hash_values
+from zonebloom.bloom.physical_values import ParquetSbbf, plain_values
 from zonebloom.bloom.selection import Bounds, RowSelection
 from zonebloom.formats import DatasetSnapshot
-from zonebloom.formats.parquet.bloom import ChunkFilter, Probe
+from zonebloom.formats.parquet.bloom import ChunkFilter
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.schema_evolution import conformed
 from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Equals, IsIn, Predicate
+from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.leaves import pruned_by
 from zonebloom.search.evaluate import joined
 from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.fingerprint import wait_until_settled
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _OPENERS = 16
 """Threads that read filters; on an object store they mostly wait."""
 _KEPT_BYTES = 1 << 26
 """Bytes. Most filters retained for one listing: filters of 20 million values take at least 2 bytes a value."""
+
+
+class OwnProbe:
+    """Values that are looked up in many filters; they are converted and hashed once for each type of a column."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+        self._hashes: dict[tuple[Any, Any], NDArray[np.uint64] | None] = {}
+
+    def is_excluded(self, own: ParquetSbbf) -> bool | None:
+        """Whether no value is in the column chunk, for certain; None if the filter cannot tell of these values.
+
+        Spec: specs/parquet-blooms.md#use
+        """
+        key = (own.column_type, own.plain_type)
+        if key not in self._hashes:
+            self._hashes[key] = self._hashes_of(own)
+        hashes = self._hashes[key]
+        return None if hashes is None else not own.check_hashes(hashes).any()
+
+    def _hashes_of(self, own: ParquetSbbf) -> NDArray[np.uint64] | None:
+        if own.plain_type is None:
+            return None
+        fit = fit_values(self._values, own.column_type)
+        if fit.reason is not None:
+            return None
+        try:
+            return np.asarray(hash_values(plain_values(fit.values, own.plain_type)), np.uint64)
+        except pa.ArrowInvalid:  # a time between two units of the file
+            return None
 
 
 class OwnFilters:
@@ -118,7 +155,7 @@ class OwnSearch:
         """The row groups whose filters exclude all of `values`."""
         files = self._own.files
         filters = concurrently(lambda file: self._own.of(file, column), files, _OPENERS)
-        probe, column_type = Probe(values), self._own.types[column]
+        probe, column_type = OwnProbe(values), self._own.types[column]
         ranges = []
         for file, chunks in zip(files, filters, strict=True):
             ends = list(accumulate(file.row_group_rows, initial=0))

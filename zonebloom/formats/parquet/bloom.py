@@ -1,7 +1,6 @@
 """The bloom filters inside one Parquet file, and what they exclude.
 
-The ladder: `chunk_filters` reads and checks the filters of one leaf; `Probe` looks values up in them, for searches of
-files without an index. `formats.parquet_blooms` shows them to people.
+`search.parquet_filters` looks values up in them; `search.parquet_blooms` shows them to people.
 
 A filter is used only after all checks passed, since a wrong filter could exclude a value that is there. A filter that
 fails a check has the reason in its `problem`.
@@ -14,22 +13,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
-from zonebloom.bloom.hashing import hash_values
-from zonebloom.bloom.physical_values import ParquetSbbf, plain_type, plain_values
+from zonebloom.bloom.physical_values import ParquetSbbf, plain_type
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS
 from zonebloom.formats.parquet.row_groups import BLOOM_LENGTH, BLOOM_OFFSET, FILE_PATH, column_metadata, is_encrypted
 from zonebloom.ground.errors import InvalidArgumentError
-from zonebloom.predicates.coerce import fit_values
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from zonebloom.formats.parquet.footer import Footer
 
 _MAGIC_BYTES = 4
@@ -116,33 +108,3 @@ def _place(footer: Footer, group: int, leaf: int) -> tuple[int, int] | str | Non
     ):
         return offset, length
     return f"it must lie before the footer at {footer.start}, got {length!r:.40} bytes at {offset!r:.40}"
-
-
-class Probe:
-    """Values that are looked up in many filters; they are converted and hashed once for each type of a column."""
-
-    def __init__(self, values: Any) -> None:
-        self._values = values
-        self._hashes: dict[tuple[Any, Any], NDArray[np.uint64] | None] = {}
-
-    def is_excluded(self, own: ParquetSbbf) -> bool | None:
-        """Whether no value is in the column chunk, for certain; None if the filter cannot tell of these values.
-
-        Spec: specs/parquet-blooms.md#use
-        """
-        key = (own.column_type, own.plain_type)
-        if key not in self._hashes:
-            self._hashes[key] = self._hashes_of(own)
-        hashes = self._hashes[key]
-        return None if hashes is None else not own.check_hashes(hashes).any()
-
-    def _hashes_of(self, own: ParquetSbbf) -> NDArray[np.uint64] | None:
-        if own.plain_type is None:
-            return None
-        fit = fit_values(self._values, own.column_type)
-        if fit.reason is not None:
-            return None
-        try:
-            return np.asarray(hash_values(plain_values(fit.values, own.plain_type)), np.uint64)
-        except pa.ArrowInvalid:  # a time between two units of the file
-            return None

@@ -13,9 +13,10 @@ import pyarrow as pa
 from zonebloom.bloom.physical_values import ParquetSbbf
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.formats.detect import open_dataset
-from zonebloom.formats.parquet.bloom import ChunkFilter, Probe
+from zonebloom.formats.parquet.bloom import ChunkFilter
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
+from zonebloom.search.parquet_filters import OwnProbe
 
 if TYPE_CHECKING:
     from zonebloom.formats.parquet.file import DataFile
@@ -128,7 +129,7 @@ def parquet_blooms(
     if value is not None and column is None:
         raise InvalidArgumentError("a value must come with the column to look it up in", got=f"{value!r} alone")
     dataset = open_dataset(source, storage_options, as_files=True).pin()
-    probe = None if value is None else Probe(value)
+    probe = None if value is None else OwnProbe(value)
     rows: list[dict[str, Any]] = []
     names: set[str] = set()
     for path, listed in dataset.list().items():
@@ -160,5 +161,5 @@ def _row(file: DataFile, name: str, chunk: ChunkFilter) -> dict[str, Any]:
     }
 
 
-def _excluded(probe: Probe | None, chunk: ChunkFilter) -> bool | None:
+def _excluded(probe: OwnProbe | None, chunk: ChunkFilter) -> bool | None:
     return None if probe is None or chunk.filter is None else probe.is_excluded(chunk.filter)
