@@ -15,7 +15,6 @@ from zonebloom.bloom.sizing import (
     MAX_BLOCKS,
     check_fpp,
     check_rows_per_zone,
-    check_sizing,
     expected_fpp,
     num_blocks_for,
     putze_fpp,
@@ -124,7 +123,7 @@ def test_rows_per_zone_outside_its_range_is_refused(rows):
 
 def test_unknown_sizing_and_negative_ndv_are_refused():
     with pytest.raises(InvalidArgumentError, match="sizing must be one of power_of_two"):
-        check_sizing("small")
+        num_blocks_for(1, 0.1, "small")
     with pytest.raises(InvalidArgumentError, match="ndv must be"):
         num_blocks_for(-1, 0.1, "exact")
 

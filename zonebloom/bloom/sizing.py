@@ -71,18 +71,6 @@ def check_rows_per_zone(rows_per_zone: int) -> None:
         raise InvalidArgumentError("rows_per_zone must be an integer from 1 to 2^32 - 1", got=f"{rows_per_zone!r}")
 
 
-def check_sizing(sizing: str) -> None:
-    """Check that `sizing` names one of `SIZINGS`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it does not.
-    """
-    if sizing not in SIZINGS:
-        raise InvalidArgumentError(f"sizing must be one of {', '.join(SIZINGS)}", got=f"{sizing!r}")
-
-
 def num_blocks_for(ndv: int, fpp: float, sizing: str) -> int:
     """The number of 256-bit blocks for `ndv` distinct values at a probability of at most `fpp`, up to `MAX_BLOCKS`.
 
@@ -113,7 +101,7 @@ def num_blocks_for(ndv: int, fpp: float, sizing: str) -> int:
     >>> num_blocks_for(8192, 0.00057, "power_of_two"), num_blocks_for(8192, 0.00057, "exact")
     (1024, 604)
     """
-    check_sizing(sizing)
+    InvalidArgumentError.unless_among("sizing", sizing, SIZINGS)
     check_fpp(fpp)
     if isinstance(ndv, bool) or not isinstance(ndv, int) or ndv < 0:
         raise InvalidArgumentError("ndv must be an integer of 0 or more", got=f"{ndv!r}")

@@ -119,6 +119,12 @@ class ZoneBloomError(Exception):
 class InvalidArgumentError(ZoneBloomError, ValueError):
     """An argument is not one that the function accepts."""
 
+    @classmethod
+    def unless_among(cls, name: str, value: str, choices: Iterable[str]) -> None:
+        """Raise the error for the argument `name` if its value is none of `choices`."""
+        if value not in choices:
+            raise cls(f"{name} must be one of {', '.join(choices)}", got=f"{value!r}")
+
 
 class PredicateError(ZoneBloomError, ValueError):
     """A predicate cannot be parsed, or cannot be evaluated against these columns."""

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -56,18 +56,6 @@ def listed_paths(paths: Paths) -> list[str | os.PathLike[str]]:
         if not isinstance(path, (str, os.PathLike)):
             raise InvalidArgumentError("paths must be texts or os.PathLike", got=f"{path!r:.80}")
     return listed
-
-
-def check_mode(mode: str) -> None:
-    """Check that `mode` is a `Mode`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        `mode` is another text.
-    """
-    if mode not in get_args(Mode):
-        raise InvalidArgumentError(f"mode must be one of {', '.join(get_args(Mode))}", got=f"{mode!r}")
 
 
 @dataclass(frozen=True, slots=True)

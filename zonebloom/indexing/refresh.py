@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions
@@ -17,7 +17,7 @@ from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.ground.reasons import counted, gone_zones
 from zonebloom.ground.rendering import Result
 from zonebloom.indexing.apply import apply
-from zonebloom.indexing.plan import Mode, Scope, check_mode, options_of, plan_refresh
+from zonebloom.indexing.plan import Mode, Scope, options_of, plan_refresh
 from zonebloom.storage.options import BuildOptions
 from zonebloom.storage.snapshot import Snapshot
 
@@ -81,7 +81,7 @@ def refresh(
 
     Design: docs/design/refresh.md
     """
-    check_mode(mode)
+    InvalidArgumentError.unless_among("mode", mode, get_args(Mode))
     scope = Scope.of(dataset, snapshot, paths, partitions)
     if wanted and (mode != "full" or not scope.is_whole):
         raise InvalidArgumentError("new parameters must come with a full refresh of all files", got=f"mode {mode!r}")

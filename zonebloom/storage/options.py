@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE, Sizing, check_fpp, check_rows_per_zone, check_sizing
+from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE, SIZINGS, Sizing, check_fpp, check_rows_per_zone
 from zonebloom.ground.errors import InvalidArgumentError
 
 Kind = Literal["bloom", "locator", "both"]
@@ -18,18 +18,6 @@ COMMIT_EVERY: Final = 1_000_000_000
 
 _RUNNER: Final = ("read_footers", "admit", "build", "run")
 """Methods of an `indexing.fill.Runner`."""
-
-
-def check_kind(kind: str) -> None:
-    """Check that `kind` names one of `KINDS`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it does not.
-    """
-    if kind not in KINDS:
-        raise InvalidArgumentError(f"kind must be one of {', '.join(KINDS)}", got=f"{kind!r}")
 
 
 def has_bloom(kind: str) -> bool:
@@ -68,8 +56,8 @@ class IndexOptions:
     def __post_init__(self) -> None:
         check_rows_per_zone(self.rows_per_zone)
         check_fpp(self.fpp)
-        check_sizing(self.sizing)
-        check_kind(self.kind)
+        InvalidArgumentError.unless_among("sizing", self.sizing, SIZINGS)
+        InvalidArgumentError.unless_among("kind", self.kind, KINDS)
 
 
 @dataclass(frozen=True, slots=True)

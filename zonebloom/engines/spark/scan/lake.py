@@ -57,6 +57,7 @@ from zonebloom.search.view import View
 from zonebloom.storage.manifest import list_versions
 
 Asked: TypeAlias = Literal["auto"] | Method
+_METHODS = ("auto", *get_args(Method))
 _ATTEMPTS = 3
 _LOOK_AFTER_SECONDS = 1.0
 """Seconds until a new version of the index is noticed, at most."""
@@ -133,7 +134,7 @@ class Lake:
     _looked: float = field(default_factory=time.monotonic, init=False)
 
     def __post_init__(self) -> None:
-        _check_method(self.method)
+        InvalidArgumentError.unless_among("method", self.method, _METHODS)
 
     def __repr__(self) -> str:
         return f"Lake({self._index.data.location!r}, method {self.method}, {self._index!r})"
@@ -374,7 +375,7 @@ class Lake:
 
     def _planned(self, understood: Callable[[Binder], Condition], method: Asked | None, *, strict: bool) -> Plan:
         asked = self.method if method is None else method
-        _check_method(asked)
+        InvalidArgumentError.unless_among("method", asked, _METHODS)
         is_by_id = reads_by_id(self.spark, self.full_schema)
 
         def of_names(binder: Binder) -> Condition:
@@ -462,9 +463,3 @@ class Lake:
         files = [plan.view.files[path] for path in plan.paths]
         seen = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows) for file in files])
         return plan.result.row_ranges & seen
-
-
-def _check_method(method: str) -> None:
-    methods = ("auto", *get_args(Method))
-    if method not in methods:
-        raise InvalidArgumentError(f"method must be one of {', '.join(methods)}", got=f"{method!r}")
