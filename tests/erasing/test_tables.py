@@ -190,6 +190,23 @@ def test_snapshots_of_tags_are_told_and_stay(tmp_path, catalog):
     assert 7 in table.scan(snapshot_id=tagged).to_arrow()["x"].to_pylist()
 
 
+def test_a_snapshot_that_is_still_to_be_published_stays(tmp_path, catalog):
+    """Write, audit, publish: Spark commits with `spark.wap.id` to no branch, until somebody picks the snapshot."""
+    table = iceberg_table(catalog)
+    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+    for name in ("a", "b"):
+        table.append(rows(300, 310), snapshot_properties={"wap.id": name})
+        table.manage_snapshots().set_current_snapshot(table.current_snapshot().parent_snapshot_id).commit()
+    table.append(rows(300, 310), snapshot_properties={"published-wap-id": "b"})
+    waiting = next(snapshot.snapshot_id for snapshot in table.snapshots() if snapshot.summary["wap.id"] == "a")
+    done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
+    assert done.still_held == (
+        f"snapshot {waiting} of {table.location()}, staged by wap.id a: publish or expire it, and erase again",
+    )
+    assert sorted(table.scan(snapshot_id=waiting).to_arrow()["x"].to_pylist()) == [*range(310)]
+    assert {snapshot.snapshot_id for snapshot in table.snapshots()} == {waiting, table.metadata.current_snapshot_id}
+
+
 @pytest.mark.parametrize("when", ["names are read", "snapshots are expired"])
 def test_a_branch_that_returns_to_an_old_snapshot_during_an_erasure_stays(tmp_path, monkeypatch, when):
     catalog = RacingCatalog("here", uri="sqlite:///:memory:", warehouse=tmp_path.as_uri())

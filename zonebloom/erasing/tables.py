@@ -206,7 +206,7 @@ def _check_owned(table: Table) -> None:
 
 
 def _clean_iceberg(table: Table, journal: Journal) -> None:
-    """Expire the snapshots that no branch and no tag names, and remove the files that only they named.
+    """Expire the snapshots of `_nameless`, and remove the files that only they named.
 
     Raises
     ------
@@ -237,6 +237,10 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         for name, ref in table.metadata.refs.items()
         if ref.snapshot_id != current
     ]
+    holders += [
+        f"snapshot {number} of {location}, staged by wap.id {name}: publish or expire it, and erase again"
+        for number, name in _staged(table).items()
+    ]
     if any(manifest.deleted_files_count for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)):
         holders.append(
             f"{location}/metadata: names of removed files, with least and greatest values; rewrite its manifests, and "
@@ -262,7 +266,7 @@ def _leave_out_removed(table: Table) -> None:
 
 
 def _has_expired(table: Table, journal: Journal) -> bool:
-    """Expire the snapshots that no branch and no tag names; False if others changed these meanwhile.
+    """Expire the snapshots of `_nameless`; False if others changed branches or tags meanwhile.
 
     An expiry removes a branch or tag together with its snapshot. To read the names of files takes long, so the
     snapshots are compared again after it, and the commit succeeds only if all branches and tags are as they were.
@@ -292,9 +296,21 @@ def _has_expired(table: Table, journal: Journal) -> bool:
 
 
 def _nameless(table: Table) -> list[Snapshot]:
-    """The snapshots that no branch and no tag names."""
-    heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
-    return [snapshot for snapshot in table.snapshots() if snapshot.snapshot_id not in heads]
+    """The snapshots that no branch and no tag names, without those that are still to be published."""
+    retained = {*_staged(table), *(ref.snapshot_id for ref in table.metadata.refs.values())}
+    return [snapshot for snapshot in table.snapshots() if snapshot.snapshot_id not in retained]
+
+
+def _staged(table: Table) -> dict[int, str]:
+    """By snapshot that was written, is to be audited, and is on no branch yet, nor is a copy of it: its `wap.id`."""
+    from pyiceberg.table.snapshots import ancestors_of  # noqa: PLC0415 - an extra
+
+    heads = (table.snapshot_by_id(ref.snapshot_id) for ref in table.metadata.refs.values())
+    published = {snapshot.snapshot_id for head in heads for snapshot in ancestors_of(head, table.metadata)}
+    summaries = {snapshot.snapshot_id: snapshot.summary or {} for snapshot in table.snapshots()}
+    copied = {summary.get("published-wap-id") for summary in summaries.values()}
+    staged = {number: summary.get("wap.id") for number, summary in summaries.items() if number not in published}
+    return {number: name for number, name in staged.items() if name is not None and name not in copied}
 
 
 def _place(path: str) -> str:
