@@ -27,7 +27,11 @@ from numba import njit
 from zonebloom.bloom.kernels import HAS_FAST_VECTORS
 from zonebloom.bloom.kernels.sbbf import filter_check
 from zonebloom.bloom.kernels.xxh64 import hash_variable
-from zonebloom.bloom.kernels.zones import insert_fixed_into_zones, insert_hashes_into_zones, insert_variable_into_zones
+from zonebloom.bloom.kernels.zones import (
+    insert_dictionary_into_zones,
+    insert_fixed_into_zones,
+    insert_variable_into_zones,
+)
 from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.bloom.split_block import measured_fpp
 
@@ -227,8 +231,8 @@ def dictionary_case(num_rows: int, random: np.random.Generator, c: Any) -> Case:
     valid, values = counts(num_rows), np.empty(num_values, np.uint64)
 
     def ours(filters: np.ndarray) -> None:
-        hashes = hash_variable(data, offsets)[indexes]
-        insert_hashes_into_zones(filters, valid, hashes, num_rows=num_rows, rows_per_zone=ROWS_PER_ZONE)
+        keys = hash_variable(data, offsets), indexes.view(np.uint32)
+        insert_dictionary_into_zones(filters, valid, *keys, num_rows=num_rows, rows_per_zone=ROWS_PER_ZONE)
 
     contenders = {"ours": ours, "plain Numba": lambda filters: plain_dictionary(data, offsets, indexes, filters)}
     if c:

@@ -313,6 +313,14 @@ def test_the_index_of_a_null_row_may_point_anywhere():
     assert hash_array(array).tolist() == hashes_of([b"a", b"b"])
 
 
+@pytest.mark.parametrize("index_type", [np.int8, np.int32, np.int64])
+@pytest.mark.parametrize("place", [-1, 2])
+def test_a_row_that_names_no_value_of_its_dictionary_is_refused(index_type, place):
+    rows = pa.DictionaryArray.from_arrays(pa.array([0, place], pa.from_numpy_dtype(index_type)), ["a", "b"], safe=False)
+    with pytest.raises(InvalidArgumentError, match="must be from 0 to 1"):
+        to_hashes(rows)
+
+
 def test_batches_that_share_a_dictionary_hash_it_once():
     dictionary = pa.array([f"value {i}" for i in range(2000)])
     batches = [pa.DictionaryArray.from_arrays(pa.array([i, i + 1]), dictionary) for i in range(20)]

@@ -48,9 +48,9 @@ def column(layout, num_rows):
         data = RANDOM.integers(0, 256, num_rows * width, dtype=np.uint8)
         keys = [data[i * width : (i + 1) * width].tobytes() for i in range(num_rows)]
         return lambda start, stop: (data[start * width : stop * width], width), [reference.xxh64(key) for key in keys]
-    if layout == "hashes":
-        hashes = random_hashes(num_rows)
-        return lambda start, stop: (hashes[start:stop],), hashes.tolist()
+    if layout == "dictionary":
+        hashes, indexes = random_hashes(30), RANDOM.integers(0, 30, num_rows).astype(np.uint32)
+        return lambda start, stop: (hashes, indexes[start:stop]), hashes[indexes].tolist()
     lengths = np.full(num_rows, 36) if layout == "uuid32" else RANDOM.integers(0, 50, num_rows)
     dtype = np.int64 if layout.endswith("64") else np.int32
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)
@@ -60,11 +60,11 @@ def column(layout, num_rows):
 
 
 def kernel_of(layout):
-    kinds = {"f": zones.insert_fixed_into_zones, "h": zones.insert_hashes_into_zones}
+    kinds = {"f": zones.insert_fixed_into_zones, "d": zones.insert_dictionary_into_zones}
     return kinds.get(layout[0], zones.insert_variable_into_zones)
 
 
-LAYOUTS = ["fixed1", "fixed2", "fixed4", "fixed8", "fixed16", "string32", "string64", "uuid32", "hashes"]
+LAYOUTS = ["fixed1", "fixed2", "fixed4", "fixed8", "fixed16", "string32", "string64", "uuid32", "dictionary"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -133,7 +133,8 @@ def test_no_rows_change_nothing():
     zones.insert_variable_into_zones(
         filters, valid_counts, nothing, np.zeros(1, np.int32), num_rows=0, rows_per_zone=10, first_fill=3
     )
-    zones.insert_hashes_into_zones(filters, valid_counts, np.empty(0, np.uint64), num_rows=0, rows_per_zone=10)
+    no_values = np.empty(0, np.uint64), np.empty(0, np.uint32)
+    zones.insert_dictionary_into_zones(filters, valid_counts, *no_values, num_rows=0, rows_per_zone=10)
     assert np.array_equal(filters, before)
     assert valid_counts.tolist() == [7, 7]
 
@@ -141,7 +142,8 @@ def test_no_rows_change_nothing():
 def test_never_a_false_negative():
     hashes = random_hashes(50_000)
     filters, valid_counts = garbage(7, 100)
-    zones.insert_hashes_into_zones(filters, valid_counts, hashes, num_rows=len(hashes), rows_per_zone=8192)
+    each = np.arange(len(hashes), dtype=np.uint32)
+    zones.insert_dictionary_into_zones(filters, valid_counts, hashes, each, num_rows=len(hashes), rows_per_zone=8192)
     for zone in range(7):
         assert sbbf.filter_check(filters[zone], hashes[zone * 8192 : (zone + 1) * 8192]).all()
 
@@ -161,7 +163,8 @@ def test_insert_order_does_not_matter():
 def test_check_zones_equals_the_reference(num_hashes):
     hashes = random_hashes(900)
     filters, valid_counts = garbage(9, 8)
-    zones.insert_hashes_into_zones(filters, valid_counts, hashes, num_rows=900, rows_per_zone=100)
+    each = np.arange(900, dtype=np.uint32)
+    zones.insert_dictionary_into_zones(filters, valid_counts, hashes, each, num_rows=900, rows_per_zone=100)
     probes = np.concatenate([random_hashes(num_hashes), hashes[250:251][:num_hashes]])
     expected = [any(reference.filter_check(f, h) for h in probes.tolist()) for f in filters.tolist()]
     assert sbbf.check_zones(filters, probes).tolist() == expected

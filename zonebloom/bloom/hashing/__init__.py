@@ -4,7 +4,7 @@ The ladder, from a column to its hashes:
 
 1. ``column_array`` finds a column, or the leaf ``"a.b"`` of a struct, in a batch.
 2. ``hash_plan`` gives the layout of its type: ``fixed`` (values of one width), ``variable`` (bytes between offsets)
-   or ``hashes`` (dictionaries: each distinct value is hashed once, then gathered).
+   or ``dictionary`` (each value of it is hashed once, then gathered).
 3. ``fixed_buffers``, ``variable_buffers`` and ``to_hashes`` give the kernels the buffers of the layout. They copy
    nothing for types whose Arrow buffer is the hash input.
 
@@ -29,7 +29,7 @@ from zonebloom.bloom.hashing.buffers import (
 )
 from zonebloom.bloom.hashing.columns import column_array, column_path, is_ambiguous, leaf_paths, resolve_column
 from zonebloom.bloom.hashing.types import HashPlan, hash_plan, is_supported, lance_supports, storage_type
-from zonebloom.bloom.hashing.values import hash_array, hash_each, hash_values, to_hashes
+from zonebloom.bloom.hashing.values import dictionary_hashes, hash_array, hash_each, hash_values, to_hashes
 
 __all__ = [
     "FixedBuffers",
@@ -37,6 +37,7 @@ __all__ = [
     "VariableBuffers",
     "column_array",
     "column_path",
+    "dictionary_hashes",
     "fixed_buffers",
     "hash_array",
     "hash_each",

@@ -15,7 +15,7 @@ from zonebloom.ground.errors import UnsupportedTypeError
 class HashPlan:
     """How the values of one Arrow type become hash inputs."""
 
-    layout: Literal["fixed", "variable", "hashes"]
+    layout: Literal["fixed", "variable", "dictionary"]
     """``fixed``: use `fixed_buffers`; ``variable``: `variable_buffers`; ``hashes``: `to_hashes` and `validity_of`."""
     width: int | None
     """Bytes of each value's hash input for ``fixed``, else None."""
@@ -48,7 +48,7 @@ def hash_plan(column_type: pa.DataType) -> HashPlan:
     stored = storage_type(column_type)
     if pa.types.is_dictionary(stored):
         hash_plan(stored.value_type)
-        return HashPlan("hashes", None)
+        return HashPlan("dictionary", None)
     if _is_variable(stored):
         return HashPlan("variable", None)
     if pa.types.is_boolean(stored):

@@ -16,6 +16,7 @@ from zonebloom.bloom.hashing.types import hash_plan
 from zonebloom.bloom.numba_loading import is_worth_loading, kernels_to_read
 from zonebloom.ground.arrow import compute as pc
 from zonebloom.ground.arrow import distinct
+from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,8 +41,10 @@ def to_hashes(array: pa.Array) -> Hashes:
     Spec: specs/hashing.md#to_hashes
     """
     plan = hash_plan(array.type)
-    if plan.layout == "hashes":
-        return _dictionary_hashes(stored_array(array))
+    if plan.layout == "dictionary":
+        values, indexes = dictionary_hashes(stored_array(array))
+        gathered: Hashes = values.take(indexes)
+        return gathered
     kernels = kernels_to_read("xxh64")
     if plan.layout == "fixed":
         fixed = fixed_buffers(array)
@@ -124,15 +127,26 @@ def _valid_hashes(array: pa.Array) -> Hashes:
 # --- dictionaries -----------------------------------------------------------------------------------------------------
 
 
-def _dictionary_hashes(array: pa.DictionaryArray) -> Hashes:
+def dictionary_hashes(array: pa.DictionaryArray) -> tuple[Hashes, NDArray[np.uint32]]:
+    """The hash of each value of a dictionary, and for each row the place of its value; a null row has any place.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A row names a value that the dictionary does not have.
+    """
     if not len(array.dictionary):  # every row is null
-        return np.zeros(len(array), np.uint64)
-    hashes = _hashes_of_dictionary(_Dictionary.of(array.dictionary))
+        return np.zeros(1, np.uint64), np.zeros(len(array), np.uint32)
     indices = array.indices
     if indices.null_count:  # the index of a null row may be anything
         indices = pc.fill_null(indices, 0)
-    gathered: Hashes = hashes.take(indices.to_numpy())
-    return gathered
+    places = indices.to_numpy()
+    if len(places) and not 0 <= places.min() <= places.max() < len(array.dictionary):
+        raise InvalidArgumentError(
+            f"rows of a dictionary array must be from 0 to {len(array.dictionary) - 1}",
+            got=f"{places.min()} to {places.max()}",
+        )
+    return _hashes_of_dictionary(_Dictionary.of(array.dictionary)), places.astype(np.uint32, copy=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,7 @@ def _insert(
     elif layout == "variable":
         insert, values = kernels.insert_variable_into_zones, hashing.variable_buffers(array)
     else:
-        insert, values = kernels.insert_hashes_into_zones, (hashing.to_hashes(array),)
+        insert, values = kernels.insert_dictionary_into_zones, hashing.dictionary_hashes(array)
     insert(
         filters,
         valid_counts,
