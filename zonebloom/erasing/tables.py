@@ -256,12 +256,17 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
 
 
 def _leave_out_removed(table: Table) -> None:
-    """Append nothing: the next snapshot has no manifest that only lists removed files, with their least values."""
+    """Append nothing: the next snapshot has no manifest that only lists removed files, with their least values.
+
+    If other writers commit first, the manifest may stay.
+    """
+    from pyiceberg.exceptions import CommitFailedException, ValidationException  # noqa: PLC0415 - an extra
+
     table.refresh()
     current = table.current_snapshot()
     manifests = current.manifests(table.io) if current is not None and table.metadata.format_version in (1, 2) else []
     if any(not (manifest.has_added_files() or manifest.has_existing_files()) for manifest in manifests):
-        with table.transaction() as transaction:
+        with suppress(CommitFailedException, ValidationException), table.transaction() as transaction:
             transaction.update_snapshot().fast_append().commit()
 
 
