@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -19,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.child import ROOT, run_python
 from zonebloom import errors
 
-ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "zonebloom"
 
 ROOMS = (
@@ -117,12 +116,6 @@ def third_parties(folder: Path) -> set[str]:
     return roots - sys.stdlib_module_names - {"zonebloom", "tests", "bench"}
 
 
-def run_python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_every_module_is_in_a_room():
     assert {room_of(source) for source in SOURCES} - {"__init__"} == set(ROOMS)
 
@@ -203,19 +196,19 @@ def test_every_import_beside_the_package_is_declared(folder, groups):
 
 def test_import_zonebloom_loads_nothing_heavy():
     heavy = COMPILERS | {"numpy", "pyarrow", "sqlglot", "click", "rich"}
-    assert run_python(f"import sys, zonebloom; print(sorted({heavy!r} & set(sys.modules)))").strip() == "[]"
+    assert run_python(f"import sys, zonebloom; print(sorted({heavy!r} & set(sys.modules)))").stdout.strip() == "[]"
 
 
 def test_a_first_attribute_loads_what_it_needs_and_is_listed():
     code = "import sys, zonebloom; zonebloom.col; print('pyarrow' in sys.modules, 'col' in dir(zonebloom))"
-    assert run_python(code).strip() == "True True"
+    assert run_python(code).stdout.strip() == "True True"
 
 
 def test_every_module_but_the_kernels_loads_without_a_compiler():
     relative = [source.relative_to(ROOT).with_suffix("").parts for source in SOURCES]
     modules = [".".join(parts).removesuffix(".__init__") for parts in relative if "kernels" not in parts]
     code = f"import importlib, sys; [importlib.import_module(name) for name in {modules!r}]"
-    assert run_python(f"{code}; print(sorted({COMPILERS!r} & set(sys.modules)))").strip() == "[]"
+    assert run_python(f"{code}; print(sorted({COMPILERS!r} & set(sys.modules)))").stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("options", [{}, {"optimize": True}, {"kind": "locator"}], ids=["filters", "slices", "locator"])
@@ -225,12 +218,12 @@ def test_a_search_of_one_key_loads_neither_a_compiler_nor_the_functions_of_arrow
     zb.build_index(lake, "key", rows_per_zone=100, **options)
     code = f"import sys, zonebloom as zb; print(len(zb.open_index({str(lake)!r}).search('key = 7').row_ranges))"
     heavy = COMPILERS | {"pyarrow.compute", "pandas"}
-    assert run_python(f"{code}; print(sorted({heavy!r} & set(sys.modules)))").split() == ["1", "[]"]
+    assert run_python(f"{code}; print(sorted({heavy!r} & set(sys.modules)))").stdout.split() == ["1", "[]"]
 
 
 def test_public_names_exist():
     code = "import zonebloom; print([name for name in zonebloom.__all__ if not hasattr(zonebloom, name)])"
-    assert run_python(code).strip() == "[]"
+    assert run_python(code).stdout.strip() == "[]"
 
 
 def test_an_exception_bears_its_public_name():
@@ -240,7 +233,7 @@ def test_an_exception_bears_its_public_name():
 
 def test_an_unknown_name_is_an_attribute_error():
     code = "import zonebloom\ntry:\n    zonebloom.nothing\nexcept AttributeError as error:\n    print(error)"
-    assert "nothing" in run_python(code)
+    assert "nothing" in run_python(code).stdout
 
 
 def test_the_checker_sees_imports_everywhere():

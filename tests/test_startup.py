@@ -7,11 +7,10 @@ that only other work needs must not be among them.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from tests.child import run_python
 from zonebloom.index.doors import build_index
 from zonebloom.storage.slices.reader import FEW_HASHES
 
@@ -42,9 +41,7 @@ MODULES_OF_OTHER_WORK = {
 def loaded_by(code: str, *arguments: object) -> set[str]:
     """All modules of a process that runs `code`."""
     code = f"{code}\nimport json, sys\nprint(file=sys.stderr)\nprint(json.dumps(list(sys.modules)), file=sys.stderr)"
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return set(json.loads(done.stderr.splitlines()[-1]))
+    return set(json.loads(run_python(code, *arguments).stderr.splitlines()[-1]))
 
 
 def loaded_by_the_command(*arguments: object) -> set[str]:
@@ -67,8 +64,7 @@ def test_the_command_sets_numpy_up_before_it_is_loaded():
     assert not loaded_by("import zonebloom.cli") & {"numpy", "pyarrow"}
     code = "import atexit, os\natexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS']))\n"
     code += "from zonebloom.cli import main\nmain()"
-    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "1"
+    assert run_python(code, "--help").stdout.splitlines()[-1] == "1"
 
 
 def test_a_search_of_one_key_loads_nothing_that_it_has_no_need_of(lake):

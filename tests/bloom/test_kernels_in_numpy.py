@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import zonebloom as zb
+from tests.child import run_python
 from zonebloom.bloom import kernels_in_numpy as plain
 from zonebloom.bloom.kernels import row_checksums, sbbf, slices, xxh64
 from zonebloom.index.doors import build_index
@@ -109,8 +107,7 @@ def test_a_search_needs_no_numba(flat_lake, kind, optimize, capsys):
     index = build_index(flat_lake.root, "user_id", kind=kind, rows_per_zone=256, optimize=optimize)
     exec(SEARCHES, {"zb": zb, "index": index, "users": users})
     expected = capsys.readouterr().out
-    command = [sys.executable, "-c", WITHOUT_NUMBA, str(flat_lake.root)]
-    done = subprocess.run(command, check=True, input="\n".join(users), capture_output=True, text=True)
+    done = run_python(WITHOUT_NUMBA, flat_lake.root, typed="\n".join(users))
     answers, refusal = done.stdout.split("Numba")
     assert answers == expected
     assert refusal.startswith(" must be installed to change an index")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import zonebloom
+from tests.child import run_python
 from tests.depth import some
 
 PACK = """
@@ -126,5 +127,4 @@ while worker.is_alive():
     count += 1
 print(count > 100)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout == "True\n", done.stderr
+    assert run_python(code).stdout == "True\n"

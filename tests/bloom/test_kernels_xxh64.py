@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
+from tests.child import run_python
 from tests.depth import at_depth
 from zonebloom.bloom.kernels.xxh64 import BATCH, hash_fixed, hash_variable
 from zonebloom.errors import InvalidArgumentError
@@ -116,8 +114,7 @@ for width in range(1, 50):
     hash_variable(whole[2 * mmap.PAGESIZE - 32 * width:2 * mmap.PAGESIZE], np.arange(0, 33 * width, width, np.int32))
 print("ok")
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert run.stdout == "ok\n", run.stderr
+    assert run_python(code).stdout == "ok\n"
 
 
 def test_a_plain_cpu_gives_the_same_hashes(tmp_path):
@@ -137,9 +134,8 @@ for width in (1, 4, 8, 36):
     assert hash_fixed(keys, width).tolist() == wanted
 print("ok")
 """
-    environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert run.stdout == "ok\n", run.stderr
+    environment = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
+    assert run_python(code, **environment).stdout == "ok\n"
 
 
 def test_no_keys():

@@ -11,8 +11,6 @@ import json
 import math
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.child import run_python
 from tests.conftest import flip, index_of, refuse_constant
 
 FIVE = ["fragment_id", "zone_start", "zone_length", "has_null", "bloom_filter_data"]
@@ -411,7 +410,6 @@ def test_the_process_ends_as_python_does(lake):
     script += "atexit.register(print, 'at exit')\n"
     script += "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\n"
     script += "from zonebloom.cli import main; main()"
-    command = [sys.executable, "-c", script, "search", str(lake.root), "-w", "user_id = 'nobody'"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = run_python(script, "search", lake.root, "-w", "user_id = 'nobody'")
     assert done.stdout.splitlines()[-2:] == ["thread", "at exit"]
     assert done.stderr == "certainly nowhere: none of 8,001 rows need be read\n"

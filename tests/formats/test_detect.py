@@ -6,8 +6,6 @@ Oracle: `pyarrow.dataset` with `partitioning="hive"`.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
@@ -23,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.child import run_python
 from tests.depth import at_depth
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import hive as partitions
@@ -213,9 +212,7 @@ with pytest.raises(DataFileError, match="is neither a folder nor a file"):
 with pytest.raises(DataFileError, match="must be a regular file, got a FIFO"):
     index.data.open("fifo.parquet")
 """
-    command = [sys.executable, "-c", program, str(lake)]
-    output = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert output.returncode == 0, output.stderr
+    output = run_python(program, lake, seconds=100)
     for name, kind in [
         ("fifo.parquet", "a FIFO"),
         ("part/fifo.parquet", "a FIFO"),

@@ -9,8 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -38,6 +36,7 @@ from pyiceberg.utils.config import Config
 
 import zonebloom as zb
 from tests import tables
+from tests.child import run_python
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from tests.s3 import Bucket, S3Server
 from tests.tables import ROWS_PER_ZONE, assert_same, rows, s3_properties, user
@@ -509,8 +508,7 @@ def test_an_index_opened_without_its_table_asks_the_catalog_of_that_name(table, 
     with pytest.raises(InvalidArgumentError, match=r"iceberg:CATALOG\.NAMESPACE\.TABLE, got events"):
         zb.build_index("iceberg:events", "id")
     code = f"import zonebloom as zb; print(zb.open_index({str(place)!r}).to_table({user(7)!r})['id'].to_pylist())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[7]"
+    assert run_python(code).stdout == "[7]\n"
     for uri in (f"sqlite:///{tmp_path}/gone/catalog.db", "http://127.0.0.1:9"):
         monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", uri)
         monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())

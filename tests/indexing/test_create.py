@@ -5,8 +5,6 @@ Oracle: `ZoneBuilder` fed with whole files one after another, and plain counting
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.child import run_python
 from tests.conftest import index_of
 from zonebloom.errors import (
     ColumnNotFoundError,
@@ -116,8 +115,7 @@ print(max(peaks), index.indexed_columns()[0].index_bytes >> 20)
         root.mkdir()
         values = np.random.default_rng(0).integers(0, 2**62, rows)
         pq.write_table(pa.table({"c": values}), root / "a.parquet", row_group_size=100_000, compression="none")
-        done = subprocess.run([sys.executable, "-c", script, root], capture_output=True, text=True, check=True)
-        actual.append([int(number) for number in done.stdout.split()])
+        actual.append([int(number) for number in run_python(script, root).stdout.split()])
     (small_peak, small_index), (large_peak, large_index) = actual
     assert large_index - small_index > 120
     assert large_peak - small_peak < (large_index - small_index) / 2, actual

@@ -5,10 +5,9 @@ Oracle: Python's exact comparison of the literal with each value; for floating c
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 
+from tests.child import run_python
 from tests.depth import at_depth
 
 SECONDS = 100
@@ -29,10 +28,7 @@ from zonebloom.predicates.row_filter import to_expression
 
 def in_child(code: str, *arguments: object) -> None:
     """Run `code` in a process of its own, which must end in time and without an error."""
-    program = PRELUDE + textwrap.dedent(code)
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    output = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert output.returncode == 0, output.stderr
+    run_python(PRELUDE + textwrap.dedent(code), *arguments, seconds=SECONDS)
 
 
 def test_an_exponent_of_any_size_is_compared_exactly(tmp_path):

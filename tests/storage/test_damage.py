@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.child import run_python
 from tests.conftest import flip, index_of
 from tests.depth import some
 from zonebloom.errors import CorruptIndexError, StorageError, UnsupportedFormatError, ZoneBloomError
@@ -293,9 +294,7 @@ except zb.ZoneBloomError as error:
 
 
 def in_child(script: str, *arguments: object) -> str:
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_python(script, *arguments)
     assert "Traceback" not in done.stderr
     return done.stdout
 

@@ -5,8 +5,6 @@ Expected zones come from all rows, by the definition: a zone is named where a ha
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
+from tests.child import run_python
 from tests.conftest import flip
 from tests.depth import at_depth
 from tests.fuzz.memory import MemoryStore, Objects
@@ -431,8 +430,7 @@ for _ in range(20):
     assert segment.candidates(hashes).tolist() == zones
 print("numba" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True"]
+    assert run_python(code).stdout.split() == ["False", "True"]
 
 
 def test_pairs_out_of_order_are_refused(tmp_path):

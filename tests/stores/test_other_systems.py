@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import pytest
+
+from tests.child import run_python
 
 TAKE_AWAY = """
 import ctypes, errno, mmap, os, sys
@@ -43,16 +44,10 @@ print("lived")
 """
 
 
-def run(code, folder):
-    command = [sys.executable, "-c", TAKE_AWAY + code, str(folder)]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
-
-
 def test_a_life_without_the_calls_of_linux(tmp_path):
     lake = tmp_path / "lake"
     lake.mkdir()
-    done = run(LIFE, lake)
-    assert done.stdout == "lived\n", done.stderr
+    assert run_python(TAKE_AWAY + LIFE, lake).stdout == "lived\n"
 
 
 def test_a_commit_without_hard_links_and_renameat2_says_so(tmp_path):
@@ -62,6 +57,6 @@ def test_a_commit_without_hard_links_and_renameat2_says_so(tmp_path):
         "from zonebloom.stores.local import LocalStore\n"
         "LocalStore(sys.argv[1]).create('name', b'')\n"
     )
-    done = run(code, tmp_path)
-    assert "the file system must make hard links, or rename without replacing" in done.stderr
+    with pytest.raises(AssertionError, match="the file system must make hard links, or rename without replacing"):
+        run_python(TAKE_AWAY + code, tmp_path)
     assert not list(tmp_path.iterdir())

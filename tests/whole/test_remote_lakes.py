@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import subprocess
-import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +25,7 @@ import pytest
 import s3fs
 
 import zonebloom as zb
+from tests.child import run_python
 from tests.conftest import Lake, index_of, make_rows
 from tests.depth import some
 from tests.s3 import Bucket, Request
@@ -745,7 +744,6 @@ try:
 except MissingDependencyError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    first, second = done.stdout.splitlines()
+    first, second = run_python(script).stdout.splitlines()
     assert first == "0 []"
     assert 'pip install "zonebloom[s3]"' in second
