@@ -28,8 +28,7 @@ from tests.depth import IS_DEEP, at_depth, deeper_names
 from tests.newer import NEEDS, has
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
-
+    from tests.iceberg_log import RacingCatalog
     from tests.s3 import Bucket, S3Server
     from tests.zygote import Zygote
 
@@ -218,16 +217,15 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[RacingCatalog]:
     """A catalog of Iceberg tables, with the namespace `db`."""
-    from pyiceberg.catalog.sql import SqlCatalog
+    from tests.iceberg_log import RacingCatalog
 
-    sql_catalog = SqlCatalog(
-        "here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "warehouse").as_uri()
-    )
-    sql_catalog.create_namespace("db")
-    yield sql_catalog
-    sql_catalog.close()
+    warehouse = (tmp_path / "warehouse").as_uri()
+    racing_catalog = RacingCatalog("here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=warehouse)
+    racing_catalog.create_namespace("db")
+    yield racing_catalog
+    racing_catalog.close()
 
 
 def pytest_report_header() -> list[str]:

@@ -17,7 +17,6 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 import zonebloom as zb
-from tests.iceberg_log import RacingCatalog
 from zonebloom.erasing import tables
 from zonebloom.erasing.journal import Journal
 from zonebloom.errors import DataFileError, InvalidArgumentError
@@ -77,6 +76,14 @@ def iceberg_table(catalog):
     return table
 
 
+@pytest.fixture
+def table(tmp_path, catalog):
+    """An Iceberg table with an index of `text`."""
+    three_files = iceberg_table(catalog)
+    zb.build_index(three_files, "text", rows_per_zone=10, index=tmp_path / "index")
+    return three_files
+
+
 def place_of(table) -> Path:
     return Path(table.location().removeprefix("file://"))
 
@@ -125,10 +132,8 @@ def stopping(monkeypatch, owner, name: str, *, is_after: bool) -> None:
     ],
     ids=["delete", "expire", "remove", "vacuum"],
 )
-def test_an_erasure_from_an_iceberg_table_that_is_stopped_goes_on(tmp_path, catalog, monkeypatch, stop):
+def test_an_erasure_from_an_iceberg_table_that_is_stopped_goes_on(tmp_path, catalog, monkeypatch, table, stop):
     owner, name, is_after = stop
-    table = iceberg_table(catalog)
-    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
     options = {"index": tmp_path / "index", "record": tmp_path / "erased.json"}
     gone = ["user '7'", "user '207'"]
     stopping(monkeypatch, owner, name, is_after=is_after)
@@ -180,9 +185,7 @@ def test_a_file_that_snapshots_spell_in_two_ways_stays(tmp_path, catalog):
     assert table.refresh().scan().to_arrow().num_rows == 100
 
 
-def test_snapshots_of_tags_are_told_and_stay(tmp_path, catalog):
-    table = iceberg_table(catalog)
-    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+def test_snapshots_of_tags_are_told_and_stay(tmp_path, table):
     tagged = table.current_snapshot().snapshot_id
     table.manage_snapshots().create_tag(tagged, "audit").commit()
     done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
@@ -190,10 +193,8 @@ def test_snapshots_of_tags_are_told_and_stay(tmp_path, catalog):
     assert 7 in table.scan(snapshot_id=tagged).to_arrow()["x"].to_pylist()
 
 
-def test_a_snapshot_that_is_still_to_be_published_stays(tmp_path, catalog):
+def test_a_snapshot_that_is_still_to_be_published_stays(tmp_path, table):
     """Write, audit, publish: Spark commits with `spark.wap.id` to no branch, until somebody picks the snapshot."""
-    table = iceberg_table(catalog)
-    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
     for name in ("a", "b"):
         table.append(rows(300, 310), snapshot_properties={"wap.id": name})
         table.manage_snapshots().set_current_snapshot(table.current_snapshot().parent_snapshot_id).commit()
@@ -208,11 +209,7 @@ def test_a_snapshot_that_is_still_to_be_published_stays(tmp_path, catalog):
 
 
 @pytest.mark.parametrize("when", ["names are read", "snapshots are expired"])
-def test_a_branch_that_returns_to_an_old_snapshot_during_an_erasure_stays(tmp_path, monkeypatch, when):
-    catalog = RacingCatalog("here", uri="sqlite:///:memory:", warehouse=tmp_path.as_uri())
-    catalog.create_namespace("db")
-    table = iceberg_table(catalog)
-    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+def test_a_branch_that_returns_to_an_old_snapshot_during_an_erasure_stays(tmp_path, catalog, monkeypatch, table, when):
     first = table.history()[0].snapshot_id
     add = Journal.add
 
@@ -231,28 +228,17 @@ def test_a_branch_that_returns_to_an_old_snapshot_during_an_erasure_stays(tmp_pa
     done = zb.erase(catalog.load_table("db.t"), "text", ["user '7'", "user '207'"], index=tmp_path / "index")
     assert done.num_rows_left == 1
     assert catalog.load_table("db.t").scan().to_arrow()["x"].to_pylist() == [*range(100)]
-    catalog.close()
 
 
-def test_rows_that_come_while_an_iceberg_table_is_erased_from_are_counted(tmp_path):
-    catalog = RacingCatalog("here", uri="sqlite:///:memory:", warehouse=tmp_path.as_uri())
-    catalog.create_namespace("db")
-    table = iceberg_table(catalog)
-    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+def test_rows_that_come_while_an_iceberg_table_is_erased_from_are_counted(tmp_path, catalog, table):
     catalog.rounds = [[lambda: catalog.load_table("db.t").append(rows(7, 9))]]
     done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
     assert (done.num_rows_erased, done.num_rows_left, len(done.files)) == (2, 0, 2)
     assert catalog.load_table("db.t").scan().to_arrow().num_rows == 300
-    catalog.close()
 
 
 @pytest.mark.parametrize("when", ["an append of nothing", "the expiry"])
-def test_snapshots_that_another_writer_expires_meanwhile_are_no_error(tmp_path, when):
-    catalog = RacingCatalog("here", uri="sqlite:///:memory:", warehouse=tmp_path.as_uri())
-    catalog.create_namespace("db")
-    table = iceberg_table(catalog)
-    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
-
+def test_snapshots_that_another_writer_expires_meanwhile_are_no_error(tmp_path, catalog, table, when):
     def beaten() -> None:
         other = catalog.load_table("db.t")
         other.append(rows(300, 310))
@@ -264,7 +250,6 @@ def test_snapshots_that_another_writer_expires_meanwhile_are_no_error(tmp_path, 
     assert (done.num_rows_left, len(catalog.load_table("db.t").snapshots())) == (0, 1)
     is_told = any("the table does not name it" in holder for holder in done.still_held)
     assert {*on_disk(place_of(table))} == {*range(310)} - (set() if is_told else {7})
-    catalog.close()
 
 
 def test_a_table_without_a_catalog_is_refused(tmp_path, catalog):
@@ -379,9 +364,7 @@ def test_rows_that_another_writer_moves_before_they_are_erased_are_counted_once(
     assert (done.num_rows_erased, done.num_rows_left, len(done.files)) == (2, 0, 1)
 
 
-def test_names_of_removed_files_in_the_snapshot_of_a_tag_are_told(tmp_path, catalog):
-    table = iceberg_table(catalog)
-    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+def test_names_of_removed_files_in_the_snapshot_of_a_tag_are_told(tmp_path, table):
     table.delete("x < 100")
     table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "kept").commit()
     _tag, holder = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index").still_held
