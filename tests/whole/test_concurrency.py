@@ -301,32 +301,23 @@ def run(zygote):
     return together
 
 
-def test_eight_processes_commit_and_none_is_lost(lake, run, figure):
-    """Each commit adds another file, while a reader holds the first version."""
-    reader = zb.open_index(lake)
+@pytest.mark.parametrize("where", ["local disk", "the S3 stand-in"])
+def test_eight_processes_commit_and_none_is_lost(lake, s3, run, figure, where):
+    """Each commit adds another local file, while a reader holds the first version."""
+    place, options, commits = f"{lake}.index", None, COMMITS
+    if where != "local disk":
+        place, options, commits = s3.url("index"), s3.options, COMMITS_THERE
+    reader = zb.build_index(lake, "k", rows_per_zone=10, index=place, storage_options=options)
     before = reader.search("k = 150").row_ranges
-    run(lake, "commit_often", range(1, WRITERS + 1), commits=COMMITS)
-    index = zb.open_index(lake)
-    assert list_versions(LocalStore(index_of(lake))) == list(range(1, 2 + WRITERS * COMMITS))
-    assert index.num_fragments == len(fragment_ids(index)) == 3 + WRITERS * COMMITS
+    run(lake, "commit_often", range(1, WRITERS + 1), commits=commits, index=place, options=options)
+    index = zb.open_index(place, storage_options=options)
+    assert list_versions(open_store(place, options)) == list(range(1, 2 + WRITERS * commits))
+    assert index.num_fragments == len(fragment_ids(index)) == 3 + WRITERS * commits
     assert_whole(lake, index, rows_of(lake))
     assert index.search("k = 20005", strict=True).kept.files == 1
     assert reader.version == 1
     assert reader.search("k = 150").row_ranges.fragment(1) == before
-    figure(f"{WRITERS * COMMITS} commits of {WRITERS} processes on local disk, none lost, no version skipped")
-
-
-def test_eight_processes_commit_to_an_object_store_and_none_is_lost(lake, s3, run, figure):
-    """Each commit adds another local file to an index in a bucket."""
-    zb.build_index(lake, "k", rows_per_zone=10, index=s3.url("index"), storage_options=s3.options)
-    run(lake, "commit_often", range(1, WRITERS + 1), commits=COMMITS_THERE, index=s3.url("index"), options=s3.options)
-    index = zb.open_index(s3.url("index"), storage_options=s3.options)
-    assert list_versions(open_store(s3.url("index"), s3.options)) == list(range(1, 2 + WRITERS * COMMITS_THERE))
-    assert index.num_fragments == len(fragment_ids(index)) == 3 + WRITERS * COMMITS_THERE
-    assert_whole(lake, index, rows_of(lake))
-    assert index.search("k = 20005", strict=True).kept.files == 1
-    num_commits = WRITERS * COMMITS_THERE
-    figure(f"{num_commits} commits of {WRITERS} processes on the S3 stand-in, none lost, no version skipped")
+    figure(f"{WRITERS * commits} commits of {WRITERS} processes on {where}, none lost, no version skipped")
 
 
 def test_processes_that_see_each_others_files_index_each_once(lake, run):

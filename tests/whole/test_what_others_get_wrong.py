@@ -1,10 +1,11 @@
 """Rows that other indexes lose, each a test: a pruned row that matched is the one error that nobody sees.
 
-What one part of zonebloom prevents is tested there: 04, both zeros and NaN, in tests/predicates/test_row_filter.py and
-tests/search/test_exists.py; 07, lists with nulls, without values or very long, and 09, literals that do not convert, in
-tests/predicates/test_row_filter.py and tests/search/test_locate.py; 08, a literal hashed at another width than its
-column, in tests/predicates/test_coerce.py; 12, columns and types that differ between files, in
-tests/search/test_scan.py; 14, damage, in tests/storage/. Oracle: the rows as written.
+What one part of zonebloom prevents is tested there: 01, files that are new, and 02, files that changed in place, in
+tests/search/test_pruning.py and tests/formats/test_table.py; 04, both zeros and NaN, in
+tests/predicates/test_row_filter.py and tests/search/test_exists.py; 07, lists with nulls, without values or very long,
+and 09, literals that do not convert, in tests/predicates/test_row_filter.py and tests/search/test_locate.py; 08, a
+literal hashed at another width than its column, in tests/predicates/test_coerce.py; 12, columns and types that differ
+between files, in tests/search/test_scan.py; 14, damage, in tests/storage/. Oracle: the rows as written.
 """
 
 from __future__ import annotations
@@ -38,30 +39,6 @@ def codes(result: zb.SearchResult) -> set[str]:
 
 def column(values, kind=None) -> pa.Table:
     return pa.table({"c": pa.array(values, kind, from_pandas=False)})
-
-
-def test_01_a_file_the_index_has_never_seen_is_read_whole(lake):
-    root = lake(column([1, 2, 3]))
-    index = zb.build_index(root, "c", rows_per_zone=1)
-    assert index.to_table("c = 9").num_rows == 0
-    pq.write_table(column([9, 1]), root / "later.parquet")
-    result = index.search("c = 9")
-    assert (result.files, codes(result)) == (["later.parquet"], {"FILE_NOT_INDEXED"})
-    assert result.num_rows_kept == 2
-    assert index.to_table("c = 9").num_rows == 1
-    assert index.to_table("c = 1").num_rows == 2
-    assert zb.open_index(root).to_table("c = 9").num_rows == 1
-
-
-def test_02_a_file_changed_in_place_is_read_whole(lake):
-    root = lake(column([1, 2, 3]), column([4, 5, 6]))
-    index = zb.build_index(root, "c", rows_per_zone=1)
-    pq.write_table(column([7, 8, 9]), root / "part-1.parquet")
-    result = index.search("c = 8")
-    assert (result.files, codes(result)) == (["part-1.parquet"], {"FILE_CHANGED"})
-    assert index.to_table("c = 8").num_rows == 1
-    assert index.to_table("c = 5").num_rows == 0
-    assert index.search("c = 2").num_zones_kept == 1
 
 
 def test_02_a_write_right_after_the_build_is_seen(lake):
