@@ -272,11 +272,19 @@ def test_a_delta_table_that_deltalake_cannot_change_is_refused_with_what_to_do(t
 
 @pytest.mark.parametrize(
     ("kind", "spelled"),
-    [("binary", "a"), ("decimal(4,2)", "-1.25"), ("string", "__HIVE_DEFAULT_PARTITION__")],
-    ids=["bytes", "decimal", "text"],
+    [
+        ("binary", "a"),
+        ("decimal(4,2)", "-1.25"),
+        ("string", "__HIVE_DEFAULT_PARTITION__"),
+        ("timestamp", "2020-01-01T00:00:00.000000Z"),
+    ],
+    ids=["bytes", "decimal", "text", "instant"],
 )
 def test_a_delta_table_whose_partitions_deltalake_changes_stays_as_it_is(tmp_path, kind, spelled):
-    """deltalake 1.6 doubles the escapes of bytes, writes -1.25 as -1.-25, which no reader takes, and a text as null."""
+    """deltalake 1.6 doubles the escapes of bytes, writes -1.25 as -1.-25, which no reader takes, and a text as null.
+
+    It writes an instant without its zone, which Spark then reads in the zone of the session.
+    """
     root = tmp_path / "table"
     write_deltalake(root, pa.table({"k": [1, 2, 3], "p": ["b"] * 3}), partition_by=["p"])
     log = root / "_delta_log" / f"{0:020d}.json"
@@ -284,7 +292,7 @@ def test_a_delta_table_whose_partitions_deltalake_changes_stays_as_it_is(tmp_pat
     log.write_text(rf"\"p\",\"type\":\"{kind}".join(text))
     zb.build_index(root, "k", rows_per_zone=10)
     before = zb.open_index(root).to_table("k = 2").to_pylist()
-    with pytest.raises(DataFileError, match=r"no partition that deltalake changes .*in the column p; delete with the"):
+    with pytest.raises(DataFileError, match=r"no partition that deltalake changes .*; delete with the"):
         zb.erase(root, "k", [1])
     assert DeltaTable(root).version() == 0
     assert zb.open_index(root).to_table("k = 2").to_pylist() == before != []

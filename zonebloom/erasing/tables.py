@@ -8,6 +8,7 @@ Design: docs/design/erasing.md#tables
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 _DELETES = 3 * PASSES
 """Attempts to delete; each is lost if another writer commits meanwhile."""
 _BY_ANOTHER_ENGINE = "delete with the engine that writes it, and erase again: the rest is done and recorded"
+_UTC = re.compile(r"\d+-\d+-\d+T.*Z")
+"""A partition's instant as Spark writes it. deltalake 1.6 leaves out T and Z, and Spark reads that in its own zone."""
 _UNESCAPED = "/!$&'()+,:;=@"
 """What deltalake 1.6 leaves as it is in the path of a removed file, beside letters of ASCII, digits and -._~."""
 
@@ -116,6 +119,18 @@ def _is_misspelt(value: pa.Scalar) -> bool:
     return isinstance(plain, bytes) or is_negative or plain == NULL_FOLDER
 
 
+def _changed(table: DeltaTable, view: View) -> Iterator[str]:
+    """What deltalake writes otherwise than it read it: values of partitions, and paths of the files that it removes."""
+    for path in view.files:
+        values = view.dataset.partition_values(path, view.partition_fields) or {}
+        yield from (f"{value} in the column {name}" for name, value in values.items() if _is_misspelt(value))
+    if any(pa.types.is_timestamp(field.type) and field.type.tz for field in view.partition_fields):
+        texts = (text for part in table.partitions() for text in part.values())
+        yield from (f"the partition {text}, an instant of UTC" for text in texts if text and _UTC.fullmatch(text))
+    paths = pa.table(table.get_add_actions())["path"].to_pylist()
+    yield from (path for path in paths if quote(unquote(path), safe=_UNESCAPED) != path)
+
+
 def _renew_delta(table: DeltaTable, location: str) -> None:
     with _explained(location):
         table.update_incremental()
@@ -125,14 +140,10 @@ def _delete_from_delta(table: DeltaTable, index: Index, column: str, values: Any
     """Delete by a merge with the stored values: the log would retain the condition of a delete, with all values."""
     if column not in index.schema.names:
         raise InvalidArgumentError("column must be a top-level column of a Delta table", got=column)
-    parts = (view.dataset.partition_values(path, view.partition_fields) or {} for path in view.files)
-    pairs = (pair for part in parts for pair in part.items())
-    changed = [f"{value} in the column {name}" for name, value in pairs if _is_misspelt(value)]
-    paths = pa.table(table.get_add_actions())["path"].to_pylist()
-    if changed := changed or [path for path in paths if quote(unquote(path), safe=_UNESCAPED) != path]:
+    if (changed := next(_changed(table, view), None)) is not None:
         raise DataFileError(
             f"table {index.data.location} must have no path and no partition that deltalake changes when it rewrites",
-            got=changed[0],
+            got=changed,
             do=_BY_ANOTHER_ENGINE,
         )
     keys = index.to_table(column=column, values=values, columns=[column]).rename_columns(["key"])
