@@ -7,6 +7,7 @@ What tables of each format have is in `test_table`.
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from pathlib import Path
 
 import lance
@@ -278,6 +279,17 @@ def test_an_index_that_is_opened_by_the_path_of_a_table_stands_for_its_main_bran
         assert index.to_table(user(1007)).num_rows == 0
         assert_agrees(index, root)
         index.refresh()
+
+
+def test_an_object_follows_a_table_that_is_made_anew_with_as_many_versions(root):
+    given = lance.dataset(str(root))
+    index = zb.open_index(build(given).location, dataset=given)
+    assert index.to_table(user(7)).num_rows == 1
+    shutil.rmtree(root)
+    write(root, rows(1000, 1040))
+    given.checkout_latest()
+    assert given.version == 1
+    assert (index.to_table(user(1007)).num_rows, index.to_table(user(7)).num_rows) == (1, 0)
 
 
 def test_what_only_parquet_files_have_is_refused_by_name(root):

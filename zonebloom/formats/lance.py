@@ -26,7 +26,7 @@ import pyarrow as pa
 from zonebloom.bloom import hashing
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.index_location import root_of
-from zonebloom.formats.lance_manifest import branch_of
+from zonebloom.formats.lance_manifest import branch_of, manifest_of
 from zonebloom.formats.parquet.file import has_column, places_of
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
 from zonebloom.formats.table_folders import BRANCHES_FOLDER, VERSIONS_FOLDER
@@ -74,6 +74,7 @@ class LanceDataset(TableDataset):
         self.storage_options: dict[str, str] = dict(storage_options or {})
         self._table = table
         self._stamp: tuple[int, int] | None = None
+        self._manifest = b""
 
     @classmethod
     def of_table(cls, table: LanceTable) -> LanceDataset:
@@ -96,8 +97,10 @@ class LanceDataset(TableDataset):
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The newest version, or the version that the given table has loaded; `last` if nothing changed."""
         if self._table is not None:
-            if last is not None and last.identity[1] == self._table.version:
+            manifest = manifest_of(self._table)  # a table that was made anew, or a branch, may have the same version
+            if last is not None and manifest == self._manifest:
                 return last
+            self._manifest = manifest
             table = self._table.checkout_version(self._table.version)  # another object, which never moves
             table._default_scan_options = None  # noqa: SLF001 - they leave rows out, or order them otherwise
             return _snapshot(table, self.location)

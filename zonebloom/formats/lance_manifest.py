@@ -18,16 +18,17 @@ _VARINT, _LENGTH = 0, 2
 
 def branch_of(table: LanceDataset) -> str | None:
     """The branch of the version that `table` has loaded; None for the main branch."""
-    return _text(_manifest(table), _BRANCH)
+    return _text(manifest_of(table), _BRANCH)
 
 
 def writer_version(table: LanceDataset) -> str | None:
     """The version of Lance that wrote the version that `table` has loaded, such as `1.0.4`; None if it is not named."""
-    writer = next((value for number, value in _fields(_manifest(table)) if number == _WRITER), b"")
+    writer = next((value for number, value in _fields(manifest_of(table)) if number == _WRITER), b"")
     return _text(writer, _WRITER_VERSION)
 
 
-def _manifest(table: LanceDataset) -> bytes:
+def manifest_of(table: LanceDataset) -> bytes:
+    """The manifest of the version that `table` has loaded. Cost: 0.6 µs a fragment."""
     return bytes(table._ds.serialized_manifest())  # noqa: SLF001 - the one way to both
 
 
