@@ -61,7 +61,7 @@ def test_all_files_that_no_name_hides_are_listed(lake):
 
 
 @pytest.mark.parametrize(
-    ("paths", "expected"),
+    ("asked", "expected"),
     [
         (["."], FILES),
         (["day=1"], FILES[1:3]),
@@ -69,19 +69,6 @@ def test_all_files_that_no_name_hides_are_listed(lake):
         (["day=1/a.parquet", "none", "day=1/none.parquet"], FILES[1:2]),
         (["_zonebloom", "day=1/_tmp/a.parquet"], ()),
         (["day"], ()),
-    ],
-    ids=str,
-)
-def test_a_part_is_listed_by_paths(lake, paths, expected):
-    whole = lake.dataset().list()
-    assert lake.dataset().list_under(paths) == {path: whole[path] for path in expected}
-    chosen = ParquetDataset(lake.dataset().store, "files", FILES)
-    assert chosen.list_under(paths) == {path: whole[path] for path in expected}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [
         ([{"day": "1"}], FILES[1:3]),
         ([{"day": "1", "hour": "2"}, {"day": "3"}], (FILES[2], FILES[4])),
         ([{"hour": "2"}], FILES[2:3]),
@@ -89,11 +76,11 @@ def test_a_part_is_listed_by_paths(lake, paths, expected):
     ],
     ids=str,
 )
-def test_a_part_is_listed_by_partitions(lake, wanted, expected):
+def test_a_part_is_listed_by_paths_or_by_partitions(lake, asked, expected):
     whole = lake.dataset().list()
-    assert lake.dataset().list_partitions(wanted) == {path: whole[path] for path in expected}
-    chosen = ParquetDataset(lake.dataset().store, "files", FILES)
-    assert chosen.list_partitions(wanted) == {path: whole[path] for path in expected}
+    list_part = "list_under" if isinstance(asked[0], str) else "list_partitions"
+    for dataset in (lake.dataset(), ParquetDataset(lake.dataset().store, "files", FILES)):
+        assert getattr(dataset, list_part)(asked) == {path: whole[path] for path in expected}
 
 
 @pytest.mark.parametrize(
