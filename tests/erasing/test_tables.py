@@ -173,10 +173,25 @@ def test_a_table_that_shares_its_files_is_refused(tmp_path, catalog):
     assert clone.refresh().scan().to_arrow().num_rows == table.scan().to_arrow().num_rows == 100
 
 
+def test_a_file_of_others_that_was_added_stays_and_is_told(tmp_path, catalog):
+    """Its folder may be read by itself, or be of another table: `add_files` says nothing of it."""
+    lake = tmp_path / "lake" / "a.parquet"
+    lake.parent.mkdir()
+    pq.write_table(rows(0, 100).select(["text", "x"]), lake)
+    table = catalog.create_table("db.t", pq.read_schema(lake))
+    table.add_files([str(lake)])
+    zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
+    done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
+    assert sorted(table.refresh().scan().to_arrow()["x"].to_pylist()) == sorted({*range(100)} - {7})
+    assert on_disk(lake.parent) == [*range(100)]
+    assert [holder.partition(": outside")[0] for holder in done.still_held] == [str(lake)]
+
+
 def test_a_file_that_snapshots_spell_in_two_ways_stays(tmp_path, catalog):
-    path = tmp_path / "added.parquet"
-    pq.write_table(rows(0, 100), path)
     table = catalog.create_table("db.t", rows(0, 1).schema)
+    path = place_of(table) / "added.parquet"
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(rows(0, 100), path)
     table.add_files([str(path)])
     table.delete("x >= 0")
     table.add_files([path.as_uri()])

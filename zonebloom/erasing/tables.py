@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _DELETES = 3 * PASSES
 """Attempts to delete; each is lost if another writer commits meanwhile."""
+_FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+"""Properties of an Iceberg table that name folders of its own files beside its location."""
 _BY_ANOTHER_ENGINE = "delete with the engine that writes it, and erase again: the rest is done and recorded"
 _UTC = re.compile(r"\d+-\d+-\d+T.*Z")
 """A partition's instant as Spark writes it. deltalake 1.6 leaves out T and Z, and Spark reads that in its own zone."""
@@ -237,13 +239,20 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         table.refresh()
         named: set[str] = set().union(*(_names(table, snapshot, is_live=True) for snapshot in table.snapshots()))
         places = set(map(_place, named))
-        unnamed = {path for paths in journal.all("unnamed") for path in paths}
-        for path in sorted(path for path in unnamed if _place(path) not in places):
-            with suppress(FileNotFoundError):
-                table.io.delete(path)
-            journal.add("removed", [path])
+        unnamed = sorted({path for paths in journal.all("unnamed") for path in paths if _place(path) not in places})
+        folders = tuple(f"{_place(folder)}/" for folder in (location, *map(table.properties.get, _FOLDERS)) if folder)
+        for path in unnamed:
+            if _place(path).startswith(folders):
+                with suppress(FileNotFoundError):
+                    table.io.delete(path)
+                journal.add("removed", [path])
     current = table.metadata.current_snapshot_id
     holders = [
+        f"{path}: outside of the table's folder, as a file of others that was added; remove it if nobody else reads it"
+        for path in unnamed
+        if not _place(path).startswith(folders) and table.io.new_input(path).exists()
+    ]
+    holders += [
         f"{ref.snapshot_ref_type.value} {name} of {location}: snapshot {ref.snapshot_id}; erase from it, or drop it"
         for name, ref in table.metadata.refs.items()
         if ref.snapshot_id != current
