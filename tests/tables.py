@@ -274,6 +274,13 @@ def s3_properties(s3: Bucket) -> dict[str, str]:
     return {"warehouse": s3.url("warehouse"), "s3.endpoint": s3.server.url, **keys}
 
 
+def catalog_in(s3: Bucket, folder: Path, **options: str) -> SqlCatalog:
+    """A catalog whose tables lie in a bucket, with the namespace `db`."""
+    catalog = SqlCatalog("there", uri=f"sqlite:///{folder}/catalog.db", **s3_properties(s3), **options)
+    catalog.create_namespace("db")
+    return catalog
+
+
 class Lance(Events):
     kind, version_key = "lance", "table_version"
     inside = ("_indices/mine", "_versions/mine", "_deletions/mine", "data/mine")

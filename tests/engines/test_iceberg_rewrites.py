@@ -25,6 +25,7 @@ from pyiceberg.types import DoubleType, FloatType, LongType, NestedField, String
 
 import zonebloom as zb
 from tests.iceberg_log import commit_deletes, position_deletes
+from tests.tables import catalog_in
 from zonebloom.engines import iceberg
 from zonebloom.errors import (
     ColumnNotFoundError,
@@ -360,10 +361,7 @@ def test_a_table_whose_partition_column_is_gone_is_refused_and_nothing_stays(cat
 
 @pytest.mark.parametrize("ending", [".parquet", "-m0.avro", ".metadata.json"])
 def test_a_store_that_refuses_a_file_is_told_and_changes_nothing(s3, tmp_path, ending):
-    keys = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "s3.region": "us-east-1"}
-    uri = f"sqlite:///{tmp_path}/catalog.db"
-    catalog = SqlCatalog("there", uri=uri, warehouse=s3.url("warehouse"), **keys, **{"s3.endpoint": s3.server.url})
-    catalog.create_namespace("db")
+    catalog = catalog_in(s3, tmp_path)
     table = catalog.create_table("db.t", SCHEMA)
     table.append(rows(0, 20))
     zb.build_index(table, "id", index=tmp_path / "index")

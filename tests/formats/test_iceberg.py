@@ -38,8 +38,8 @@ import zonebloom as zb
 from tests import tables
 from tests.child import run_python
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
-from tests.s3 import Bucket, S3Server
-from tests.tables import ROWS_PER_ZONE, assert_same, rows, s3_properties, user
+from tests.s3 import S3Server
+from tests.tables import ROWS_PER_ZONE, assert_same, catalog_in, rows, user
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
 from zonebloom.ground.reasons import ReasonCode
 
@@ -625,14 +625,9 @@ def test_data_files_other_than_parquet_are_refused(table, place):
 # --- object stores ----------------------------------------------------------------------------------------------------
 
 
-def catalog_in(s3: Bucket, folder: Path, **options: str) -> SqlCatalog:
-    return SqlCatalog("there", uri=f"sqlite:///{folder}/catalog.db", **s3_properties(s3), **options)
-
-
 @pytest.mark.parametrize(("num_answers", "files"), [(0, "deletes"), (1, "data"), (2, "data")])
 def test_an_outage_of_the_store_is_told_as_one_and_changes_nothing(s3, tmp_path, place, num_answers, files):
     catalog = catalog_in(s3, tmp_path)
-    catalog.create_namespace("db")
     table = catalog.create_table("db.t", schema=rows(0, 1).schema)
     for start in (0, 20_000):
         table.append(rows(start, start + 20_000))
@@ -679,7 +674,6 @@ def test_a_store_that_is_gone_is_told(tmp_path, place, file_io, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # botocore waits longer before each attempt
     server = S3Server()
     catalog = catalog_in(server.bucket("bucket"), tmp_path, **{"py-io-impl": f"pyiceberg.io.{file_io}"})
-    catalog.create_namespace("db")
     table = catalog.create_table("db.t", schema=rows(0, 1).schema)
     table.append(rows(0, 40))
     index = build(table, place)
