@@ -129,10 +129,7 @@ class Predicate:
         if not isinstance(other, Predicate):
             return NotImplemented
         pairs = zip(self.walk(), other.walk(), strict=False)  # trees of two lengths differ in some node's key
-        return all(mine._is_like(theirs) for mine, theirs in pairs)  # noqa: SLF001 -- of its class
-
-    def _is_like(self, other: Predicate) -> bool:
-        return type(self) is type(other) and self._key() == other._key()
+        return all(type(mine) is type(theirs) and mine._key() == theirs._key() for mine, theirs in pairs)  # noqa: SLF001 -- of its class
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # values may be arrays
 

@@ -49,7 +49,7 @@ def hash_plan(column_type: pa.DataType) -> HashPlan:
     if pa.types.is_dictionary(stored):
         hash_plan(stored.value_type)
         return HashPlan("dictionary", None)
-    if _is_variable(stored):
+    if stored in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()) or is_view(stored):
         return HashPlan("variable", None)
     if pa.types.is_boolean(stored):
         return HashPlan("fixed", 1)
@@ -93,10 +93,6 @@ def _is_fixed_primitive(stored: pa.DataType) -> bool:
     return bool(
         types.is_date(stored) or types.is_time(stored) or types.is_timestamp(stored) or types.is_duration(stored)
     )
-
-
-def _is_variable(stored: pa.DataType) -> bool:
-    return stored in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()) or is_view(stored)
 
 
 def is_view(stored: pa.DataType) -> bool:
