@@ -229,6 +229,7 @@ def test_public_names_exist():
 def test_an_exception_bears_its_public_name():
     exceptions = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
     assert {exception.__module__ for exception in exceptions} == {"zonebloom.errors"}
+    assert type("TheirsError", (errors.StorageError,), {}).__module__ == __name__
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -101,7 +101,8 @@ class ZoneBloomError(Exception):
     do: str | None
 
     def __init_subclass__(cls) -> None:
-        cls.__module__ = _PUBLIC
+        if cls.__module__ == __name__:
+            cls.__module__ = _PUBLIC
 
     def __init__(self, must: str, *, got: object = _NOTHING, do: str | Words | None = None) -> None:
         super().__init__(must)
