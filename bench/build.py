@@ -161,10 +161,7 @@ def against_lance(result: Result, folder: Path) -> None:
 
     rng = np.random.default_rng(2)
     rows = []
-    for name, make, num_rows, limit in (
-        ("int64", integers, 10_000_000, 8.0),
-        ("UUID strings", uuids, 3_000_000, 4.0),
-    ):
+    for name, make, num_rows, limit in (("int64", integers, 10_000_000, 8.0), ("UUID strings", uuids, 3_000_000, 4.0)):
         per_file = num_rows // 2
         data = [pa.table({"key": make(per_file, rng)}) for _ in range(2)]
         paths = write_files(folder / "lake", data, **PLAIN)

@@ -55,11 +55,7 @@ class Case:
 
 
 class Zones(ctypes.Structure):
-    _fields_ = (
-        ("filters", ctypes.c_void_p),
-        ("num_blocks", ctypes.c_uint64),
-        ("rows_per_zone", ctypes.c_uint64),
-    )
+    _fields_ = (("filters", ctypes.c_void_p), ("num_blocks", ctypes.c_uint64), ("rows_per_zone", ctypes.c_uint64))
 
     @classmethod
     def of(cls, filters: np.ndarray) -> Zones:

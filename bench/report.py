@@ -104,14 +104,7 @@ def _of_kernels(document: dict[str, Any]) -> dict[str, Any]:
 
 def _target(claim: str, measured: float, limit: float, *, at_most: bool) -> dict[str, Any]:
     reached = measured <= limit if at_most else measured >= limit
-    return {
-        "claim": claim,
-        "measured": measured,
-        "limit": limit,
-        "at_most": at_most,
-        "unit": "x",
-        "reached": reached,
-    }
+    return {"claim": claim, "measured": measured, "limit": limit, "at_most": at_most, "unit": "x", "reached": reached}
 
 
 def full_report(results: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -107,15 +107,7 @@ def _speed(result: Result, folder: Path, num_rows: int, rounds: int) -> None:
 
 
 def _compared(
-    result: Result,
-    spark: ZoneBloom,
-    name: str,
-    lake: Path,
-    tiny: Path,
-    *,
-    num_files: int,
-    num_rows: int,
-    rounds: int,
+    result: Result, spark: ZoneBloom, name: str, lake: Path, tiny: Path, *, num_files: int, num_rows: int, rounds: int
 ) -> list[Any]:
     def by_spark(root: Path) -> None:
         spark.create_index(root, ["key"], index=root / "_spark")

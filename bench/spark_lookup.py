@@ -30,12 +30,7 @@ from zonebloom.spark import ZoneBloom
 FPP = 0.001
 """Of Parquet's filters."""
 PLAIN, NATIVE, AUTO = "plain read", "Parquet's bloom filters", "zonebloom, its own choice"
-WAYS = {
-    AUTO: "auto",
-    "zonebloom, driver": "driver",
-    "zonebloom, row ranges": "row_ranges",
-    "zonebloom, files": "files",
-}
+WAYS = {AUTO: "auto", "zonebloom, driver": "driver", "zonebloom, row ranges": "row_ranges", "zonebloom, files": "files"}
 LOCATED = "zonebloom, its own choice, with a locator"
 
 

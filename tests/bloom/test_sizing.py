@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import reference
-from zonebloom.bloom.sizing import (
-    MAX_BLOCKS,
-    check_fpp,
-    check_rows_per_zone,
-    expected_fpp,
-    num_blocks_for,
-    putze_fpp,
-)
+from zonebloom.bloom.sizing import MAX_BLOCKS, check_fpp, check_rows_per_zone, expected_fpp, num_blocks_for, putze_fpp
 from zonebloom.errors import InvalidArgumentError
 
 SPEC = Path(__file__).parents[2] / "specs" / "sizing.md"

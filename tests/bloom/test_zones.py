@@ -82,13 +82,7 @@ def test_zones_never_cross_fragments():
     table = builder.finish().to_arrow()
     assert list(
         zip(*(table[name].to_pylist() for name in ("fragment_id", "zone_start", "zone_length")), strict=True)
-    ) == [
-        (3, 0, 4),
-        (3, 4, 2),
-        (5, 0, 1),
-        (9, 0, 4),
-        (9, 4, 4),
-    ]
+    ) == [(3, 0, 4), (3, 4, 2), (5, 0, 1), (9, 0, 4), (9, 4, 4)]
 
 
 def test_a_fragment_without_rows_has_no_zones():
@@ -238,8 +232,7 @@ def test_a_bitset_must_be_a_positive_multiple_of_32_bytes(size):
 
 
 @pytest.mark.parametrize(
-    ("starts", "lengths"),
-    [([0, 3, 0], [4, 2, 1]), ([0, 0, 0], [4, 4, 1]), ([4, 0, 0], [2, 5, 1])],
+    ("starts", "lengths"), [([0, 3, 0], [4, 2, 1]), ([0, 0, 0], [4, 4, 1]), ([4, 0, 0], [2, 5, 1])]
 )
 def test_overlapping_zones_are_refused(starts, lengths):
     table = good_table().set_column(1, ZONE_FIELDS[1], pa.array(starts, pa.uint64()))

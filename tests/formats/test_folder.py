@@ -84,8 +84,7 @@ def test_a_part_is_listed_by_paths_or_by_partitions(lake, asked, expected):
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
-    [("day=1", "day=1"), ("day=1/x/../y", "day=1/y"), (".", "."), ("{}", "."), ("{}/b/c", "b/c")],
+    ("given", "expected"), [("day=1", "day=1"), ("day=1/x/../y", "day=1/y"), (".", "."), ("{}", "."), ("{}/b/c", "b/c")]
 )
 def test_paths_are_relative_to_the_folder(lake, given, expected):
     assert lake.dataset().relative(given.format(lake.location)) == expected

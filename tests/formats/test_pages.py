@@ -192,11 +192,7 @@ def some_ranges(num_rows: int, random: Random) -> list[tuple[int, int]]:
 
 
 def check_ranges(
-    data: DataFile,
-    oracle: pq.ParquetFile,
-    group: int,
-    ranges: list[tuple[int, int]],
-    columns: list[str] | None = None,
+    data: DataFile, oracle: pq.ParquetFile, group: int, ranges: list[tuple[int, int]], columns: list[str] | None = None
 ) -> None:
     """The rows that `data` reads are those of the row group."""
     starts, stops = [start for start, _ in ranges], [stop for _, stop in ranges]

@@ -47,12 +47,7 @@ def check_memory(error: BaseException) -> None:
 
 
 def run_child(
-    first: int,
-    count: int,
-    run_case: RunCase,
-    *,
-    case_seconds: float = CASE_SECONDS,
-    reserved_bytes: int = MEMORY_BYTES,
+    first: int, count: int, run_case: RunCase, *, case_seconds: float = CASE_SECONDS, reserved_bytes: int = MEMORY_BYTES
 ) -> None:
     """Cases `first` to `first + count`, told line by line; memory and time are limited from here on.
 

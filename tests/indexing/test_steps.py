@@ -143,8 +143,7 @@ def test_a_build_that_died_goes_on_only_as_it_began(lake, options):
     begun(lake, 1)
     same = {"columns": ["k", "s"], "rows_per_zone": 10, "kind": "both"} | options
     with pytest.raises(
-        IndexExistsError,
-        match=r"must be ended with the same columns and parameters, got .* 10 rows.* kind both;",
+        IndexExistsError, match=r"must be ended with the same columns and parameters, got .* 10 rows.* kind both;"
     ):
         zb.build_index(lake, **same)
     assert_every_row_is_found(lake, zb.build_index(lake, **same, overwrite=True))

@@ -12,12 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from zonebloom.errors import (
-    ConcurrentCommitError,
-    CorruptIndexError,
-    InvalidArgumentError,
-    UnsupportedFormatError,
-)
+from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.indexing import versions
 from zonebloom.indexing.versions import vacuum
 from zonebloom.storage.manifest import list_versions, named_paths, read_version, version_path

@@ -64,10 +64,7 @@ def outcomes(table, expression):
         (f("a").is_valid(), Not(IsNull("a"))),
         (f("a").isin([1, 2]), IsIn("a", pa.array([1, 2]), null_safe=True)),
         (f("a").isin([1, None]), Or((IsIn("a", pa.array([1]), null_safe=True), IsNull("a")))),
-        (
-            pc.is_in(f("a"), value_set=pa.array([1, None]), skip_nulls=True),
-            IsIn("a", pa.array([1]), null_safe=True),
-        ),
+        (pc.is_in(f("a"), value_set=pa.array([1, None]), skip_nulls=True), IsIn("a", pa.array([1]), null_safe=True)),
         (f("a").isin(pa.array([], pa.int8())), IsIn("a", pa.array([], pa.int8()), null_safe=True)),
         ((f("a") == 1) & (f("b") == 2) & ~f("c"), Equals("a", int64(1)) & Equals("b", int64(2)) & ~Equals("c", True)),
         ((f("a") == 1) | (f("b") == 2), Equals("a", int64(1)) | Equals("b", int64(2))),

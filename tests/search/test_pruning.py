@@ -203,10 +203,7 @@ def test_an_empty_lake_has_nothing_to_find(tmp_path):
 
 @pytest.mark.parametrize(
     "predicate",
-    [
-        *("", "  ", "user_id =", "user_id = 'a", "SELECT 1", ";", "user_id = 1; DROP", None, 5, True),
-        ["user_id = 1"],
-    ],
+    [*("", "  ", "user_id =", "user_id = 'a", "SELECT 1", ";", "user_id = 1; DROP", None, 5, True), ["user_id = 1"]],
 )
 def test_what_is_no_predicate_is_refused(index, predicate):
     for call in (index.search, index.scan, index.explain):

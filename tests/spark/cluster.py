@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 _SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-SHORT_LIVED = {
-    "spark.driver.extraJavaOptions": _SHORT_LIFE,
-    "spark.executor.extraJavaOptions": _SHORT_LIFE,
-}
+SHORT_LIVED = {"spark.driver.extraJavaOptions": _SHORT_LIFE, "spark.executor.extraJavaOptions": _SHORT_LIFE}
 """For JVMs that run each query once: without the second compiler a test takes two thirds of the CPU."""
 INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 """For queries that run once: Java that Spark would compile for each costs more CPU than it saves."""

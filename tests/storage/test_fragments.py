@@ -120,8 +120,7 @@ def test_many_files_that_are_new_take_linear_time(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "there",
-    [(99, 500, "a"), (101, 500, "a"), (100, 499, "a"), (100, 501, "a"), (100, 500, "b"), (100, 500, None)],
+    "there", [(99, 500, "a"), (101, 500, "a"), (100, 499, "a"), (100, 501, "a"), (100, 500, "b"), (100, 500, None)]
 )
 def test_a_file_is_known_only_under_its_very_fingerprint(there):
     """Smaller and older too: another version may have been moved there."""

@@ -29,12 +29,7 @@ from tests.child import run_python
 from tests.conftest import Lake, index_of, make_rows
 from tests.depth import some
 from tests.s3 import Bucket, Request
-from zonebloom.errors import (
-    DataFileError,
-    IndexNotFoundError,
-    InvalidArgumentError,
-    StorageError,
-)
+from zonebloom.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, StorageError
 from zonebloom.formats.lru_cache import LruCache
 from zonebloom.formats.parquet import footer as footers
 from zonebloom.search import scan

@@ -74,13 +74,7 @@ def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -
 
 
 def _delete_all(
-    index: Index,
-    column: str,
-    values: Any,
-    journal: Journal,
-    delete: Callable[[View], Any],
-    *,
-    renew: Callable[[], Any],
+    index: Index, column: str, values: Any, journal: Journal, delete: Callable[[View], Any], *, renew: Callable[[], Any]
 ) -> None:
     """Delete until no row is found. Before each delete the journal knows the files with rows; none if it was lost.
 

@@ -162,12 +162,7 @@ def _snapshot(table: DeltaTable, store: Store, entry: object = None) -> TableSna
     with _explained(location, "the log"):
         arrow = pa.schema([field.remove_metadata() for field in pa.schema(table.schema().to_arrow())])
         files = _files(table, location, names.name_of if mode != "none" else None)
-    declared = Declared(
-        arrow,
-        tuple(table.metadata().partition_columns),
-        names.ids,
-        {"table_version": version},
-    )
+    declared = Declared(arrow, tuple(table.metadata().partition_columns), names.ids, {"table_version": version})
     deletes = partial(_deleted_rows, store, version) if "deletionVectors" in features else None
     if deletes is not None and not features <= _READ_WITH_VECTORS:
         deletes()  # deltalake may fail with other features: an error now is better than at the first scan

@@ -20,13 +20,7 @@ import pyarrow as pa
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.dataset import DatasetSnapshot
 from zonebloom.formats.index_location import is_under, places_of, written_root
-from zonebloom.formats.table_folders import (
-    LOG_FOLDER,
-    TABLE_MARKS,
-    table_among_files,
-    table_kind,
-    table_of_object,
-)
+from zonebloom.formats.table_folders import LOG_FOLDER, TABLE_MARKS, table_among_files, table_kind, table_of_object
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import Url, is_url

@@ -323,11 +323,7 @@ def planned(table: Table) -> tuple[list[FileScanTask], dict[str, str]]:
 
 
 def _file(
-    logged: LoggedFile,
-    origin: str,
-    identities: _Identities,
-    naming: Callable[[StoredName], str | None],
-    location: str,
+    logged: LoggedFile, origin: str, identities: _Identities, naming: Callable[[StoredName], str | None], location: str
 ) -> TableFile:
     kind = str(logged.file_format).rpartition(".")[2].upper()
     if kind != "PARQUET":

@@ -65,13 +65,7 @@ class Applied:
     """Whether there is nothing to merge, because there was only one step."""
 
 
-def apply(
-    plan: Plan,
-    options: BuildOptions,
-    *,
-    optimize: bool = False,
-    is_forced: bool = False,
-) -> Applied:
+def apply(plan: Plan, options: BuildOptions, *, optimize: bool = False, is_forced: bool = False) -> Applied:
     """Build and commit `plan`; if a step fails, its files are deleted, and earlier steps stay committed.
 
     Parameters

@@ -114,8 +114,7 @@ def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> 
     for entry in begun:
         if not entry.is_unfinished:
             raise IndexExistsError(
-                f"column {entry.name} is already indexed at {base.store.location}",
-                do=Words.REFRESH_OR_OVERWRITE,
+                f"column {entry.name} is already indexed at {base.store.location}", do=Words.REFRESH_OR_OVERWRITE
             )
         before = options_of(entry)
         if before != options or len(begun) < len(names):

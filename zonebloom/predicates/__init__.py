@@ -35,19 +35,7 @@ from zonebloom.predicates.simplify import merged
 from zonebloom.predicates.sql_equality import plain_equality
 from zonebloom.predicates.tree import And, Not, Or, Predicate
 
-__all__ = [
-    "And",
-    "Column",
-    "Condition",
-    "Equals",
-    "IsIn",
-    "IsNull",
-    "Not",
-    "Or",
-    "Predicate",
-    "col",
-    "parse_predicate",
-]
+__all__ = ["And", "Column", "Condition", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col", "parse_predicate"]
 
 
 def parse_predicate(predicate: Any) -> Predicate:

@@ -254,11 +254,7 @@ def _atom(key: bytes, value: bytes, rest: Iterator[Entry], batch: pa.RecordBatch
 class _ArrowSchema(ctypes.Structure):
     """The head of ``struct ArrowSchema`` of the Arrow C data interface."""
 
-    _fields_ = (
-        ("format", ctypes.c_char_p),
-        ("name", ctypes.c_char_p),
-        ("metadata", ctypes.c_void_p),
-    )
+    _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
 
 
 def _metadata(schema: pa.Schema) -> list[Entry]:

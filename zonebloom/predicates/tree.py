@@ -83,9 +83,7 @@ class Predicate:
 
     @final
     def fold(
-        self,
-        visit: Callable[[Predicate, list[T]], T],
-        below: Callable[[Predicate], Sequence[Predicate]] | None = None,
+        self, visit: Callable[[Predicate, list[T]], T], below: Callable[[Predicate], Sequence[Predicate]] | None = None
     ) -> T:
         """The result of `visit` for this node: `visit` takes a node and the results for the nodes `below` it.
 

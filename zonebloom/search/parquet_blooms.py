@@ -90,11 +90,7 @@ def parquet_bloom(
 
 
 def parquet_blooms(
-    source: Any,
-    *,
-    column: str | None = None,
-    value: Any = None,
-    storage_options: Mapping[str, str] | None = None,
+    source: Any, *, column: str | None = None, value: Any = None, storage_options: Mapping[str, str] | None = None
 ) -> pa.Table:
     """The bloom filters in the Parquet files of `source`: one row for each column chunk that has one.
 

@@ -341,11 +341,7 @@ def _column_1(value: Any) -> dict[str, Any]:
 
 
 _LIST = pair(
-    FragmentListEntry,
-    text(rf"fragments/{_FILE}\.arrow", "fragments/<uuid>.arrow"),
-    integer(),
-    integer(),
-    _DIGEST,
+    FragmentListEntry, text(rf"fragments/{_FILE}\.arrow", "fragments/<uuid>.arrow"), integer(), integer(), _DIGEST
 )
 _BODY, _BODY_1 = (
     _part(

@@ -26,15 +26,7 @@ from zonebloom.bloom.kernels.lanes import (
     widen_u32_x8,
 )
 from zonebloom.bloom.kernels.steps import hash_bytes, hash_u32, hash_u64
-from zonebloom.bloom.kernels.vector import (
-    copy_bytes,
-    load_u32,
-    load_u64,
-    stack_bytes,
-    store_u64,
-    u32_array,
-    u64_array,
-)
+from zonebloom.bloom.kernels.vector import copy_bytes, load_u32, load_u64, stack_bytes, store_u64, u32_array, u64_array
 from zonebloom.ground.errors import InvalidArgumentError
 
 BATCH: Final = 1024

@@ -17,13 +17,7 @@ import numpy.typing as npt
 
 from zonebloom.bloom.kernels import U, kernel, subroutine
 from zonebloom.bloom.kernels.blocks import filter_insert_batch
-from zonebloom.bloom.kernels.checks import (
-    check_array,
-    check_filters,
-    check_offsets,
-    check_range,
-    check_validity,
-)
+from zonebloom.bloom.kernels.checks import check_array, check_filters, check_offsets, check_range, check_validity
 from zonebloom.bloom.kernels.vector import load_u8, load_u32, load_u64, stack_bytes, store_u64, zero_bytes
 from zonebloom.bloom.kernels.xxh64 import BATCH, hash_fixed_batch, hash_variable_batch
 from zonebloom.ground.errors import InvalidArgumentError

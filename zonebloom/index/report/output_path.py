@@ -37,8 +37,7 @@ def check_output(
     real = os.path.realpath(wanted)
     if any(f"{real}/".startswith(f"{os.path.realpath(place)}/") for place in (index, *data)):
         raise InvalidArgumentError(
-            f"{option} {wanted} is in the data set or in its index",
-            do="name a file in another folder",
+            f"{option} {wanted} is in the data set or in its index", do="name a file in another folder"
         )
     if wanted.exists() and not overwrite:
         raise InvalidArgumentError(

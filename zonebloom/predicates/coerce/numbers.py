@@ -26,10 +26,7 @@ _DOUBLE_DIGITS = 15
 """Decimals of up to 15 digits have a double of their own."""
 _NUMERAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _EXACT = decimal.Context(
-    prec=2000,
-    Emax=decimal.MAX_EMAX,
-    Emin=decimal.MIN_EMIN,
-    traps=[decimal.InvalidOperation, decimal.Inexact],
+    prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[decimal.InvalidOperation, decimal.Inexact]
 )
 
 

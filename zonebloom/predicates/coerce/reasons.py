@@ -26,10 +26,7 @@ class MisfitError(Exception):
     """
 
     def __init__(
-        self,
-        message: str,
-        where: NDArray[np.bool_] | None = None,
-        code: ReasonCode = ReasonCode.TYPE_MISMATCH,
+        self, message: str, where: NDArray[np.bool_] | None = None, code: ReasonCode = ReasonCode.TYPE_MISMATCH
     ) -> None:
         super().__init__(message)
         self.where = where
