@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zonebloom.ground.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from zonebloom import errors as errors
     from zonebloom.bloom.sbbf import Sbbf
     from zonebloom.bloom.selection import Kind, RowSelection
     from zonebloom.erasing.erase import erase
@@ -76,6 +77,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "errors":  # what `except zonebloom.errors.StaleIndexError` means in a program that imports no more
+        return import_module("zonebloom.errors")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'zonebloom' has no attribute {name!r}")
