@@ -736,6 +736,16 @@ def test_long_lists_elsewhere_are_refused_or_left_to_spark(spark, small_lake):
     assert lake.where(f"NOT key IN ({', '.join(map(repr, keys))})").count() == 1000
 
 
+def test_a_null_takes_the_place_of_no_key(any_spark, small_lake, monkeypatch):
+    lake = ZoneBloom(any_spark).read(str(small_lake))
+    keys = any_spark.createDataFrame([(None,), *((f"k-1-{n}",) for n in range(100, 104))], "key string")
+    monkeypatch.setattr("zonebloom.engines.spark.join.keys.MAX_KEYS", 4)
+    assert lake.where_in("key", keys).count() == 4
+    monkeypatch.setattr("zonebloom.engines.spark.join.keys.MAX_KEYS", 3)
+    with pytest.raises(InvalidArgumentError, match="keys must be at most 3, got more"):
+        lake.where_in("key", keys)
+
+
 def test_threads_share_a_lake(spark, small_lake):
     lake = ZoneBloom(spark).read(str(small_lake))
     actual: dict[int, int] = {}

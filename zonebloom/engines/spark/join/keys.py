@@ -102,8 +102,8 @@ def collected(column: str, keys: Any) -> pa.Array:
         name = names[0] if len(names) == 1 else column
         if not resolves(keys, name):
             raise ColumnNotFoundError.among(column, names, "the frame of keys")
-        wanted = distinct(keys.select(named(name))).limit(MAX_KEYS + 1)
-        values = arrow_of(wanted).column(0).combine_chunks().drop_null()
+        wanted = distinct(keys.select(named(name)).where(named(name).isNotNull())).limit(MAX_KEYS + 1)
+        values = arrow_of(wanted).column(0).combine_chunks()
     else:
         values = IsIn(column, keys).values
     if len(values) > MAX_KEYS:
