@@ -116,6 +116,8 @@ def test_altered_tables_have_the_rows_of_spark(any_spark, table, tmp_path):
     assert rows_of_each([frame.select("u", "r") for frame in frames]) == [expected] * 3
     with pytest.raises(PredicateError, match="must be read as it is stored, got the metadata EXISTS_DEFAULT"):
         lake.where_in("x", [42])
+    with pytest.raises(InvalidArgumentError, match=r"must read column x as it is stored, got .*EXISTS_DEFAULT"):
+        zb.locate(str(defaults), "x", any_spark.sql("SELECT 42 AS key"))
     layout = Layout(zonebloom.open_index(defaults).view())
     with pytest.raises(DataFileError, match="must have column x, for which Spark would give 42"):
         local_rows(layout, layout.view.universe, layout.schema(), max_bytes=1 << 30)

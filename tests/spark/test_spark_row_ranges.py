@@ -65,6 +65,10 @@ def test_located_keys_are_those_of_the_library(any_spark, small_lake):
     for wrong in (frame.withColumn("more", frame.key), frame.withColumnRenamed("key", "path")):
         with pytest.raises(InvalidArgumentError, match="keys must have one column"):
             ZoneBloom(any_spark).locate(str(small_lake), "x", wrong)
+    for other in ("double", "timestamp_ntz"):
+        wrong = frame.selectExpr(f"CAST(NULL AS {other}) AS key")
+        with pytest.raises(InvalidArgumentError, match=f"compares by value with a column of type bigint, got {other}"):
+            ZoneBloom(any_spark).locate(str(small_lake), "x", wrong)
 
 
 def test_keys_with_a_collation_are_refused(any_spark, small_lake):

@@ -334,13 +334,13 @@ class ZoneBloom:
         ------
         InvalidArgumentError
             `keys` has several columns, is a stream or has a collation, or its column has the name of a column of the
-            result.
+            result. Spark does not compare the types by value, or reads other values than those that are stored.
         ColumnNotFoundError
             The column is not indexed.
 
         Design: docs/design/spark.md#locate
         """
-        return locate(self._catalog.view(path, index), column, keys)
+        return locate(self.spark, *layout_of(self._catalog, path, index), column, keys)
 
     def map_candidates(
         self,

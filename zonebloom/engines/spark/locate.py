@@ -12,14 +12,17 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
-from zonebloom.engines.spark.join.keys import distinct
+from zonebloom.engines.spark.join.keys import check_pair, distinct
 from zonebloom.engines.spark.pushdown.calendars import are_old
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.engines.spark.runner import sent_dataset
+from zonebloom.engines.spark.scan.catalog_table import CatalogTable
+from zonebloom.engines.spark.scan.layout import Layout
+from zonebloom.engines.spark.scan.read import column_as_stored
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.search import locate as library
 from zonebloom.search.query import Query
@@ -32,20 +35,23 @@ _MOST_LINES = 1 << 20
 """Lines that a task holds at once for keys that may be in any row of new files."""
 
 
-def locate(view: View, column: str, keys: DataFrame) -> DataFrame:
+def locate(spark: SparkSession, layout: Layout, table: CatalogTable | None, column: str, keys: DataFrame) -> DataFrame:
     """See `ZoneBloom.locate`."""
+    view = layout.view
     if len(keys.columns) != 1 or keys.columns[0] in dict(_PLACES):
         raise InvalidArgumentError(
             f"keys must have one column, of another name than {', '.join(dict(_PLACES))}", got=", ".join(keys.columns)
         )
     if view.column(column) is None:
         raise view.snapshot.not_indexed(column)
+    wanted = distinct(keys)
+    check_pair(keys.schema[0], column_as_stored(spark, layout, table, column))
     store, version = view.snapshot.store, view.snapshot.manifest.version
     sent = pickled((store, version, sent_dataset(view.dataset), dict(view.listing)))
     schema = StructType(list(keys.schema))
     for name, kind in _PLACES:
         schema = schema.add(name, kind)
-    return distinct(keys).mapInArrow(shipped(keys_located, sent, column), schema)
+    return wanted.mapInArrow(shipped(keys_located, sent, column), schema)
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
 from zonebloom.engines.spark.executors import reads_by_id
 from zonebloom.engines.spark.pushdown.implied import explained
 from zonebloom.engines.spark.pushdown.translate import understand
-from zonebloom.engines.spark.pushdown.types import Binder, Piece
+from zonebloom.engines.spark.pushdown.types import Binder, Piece, UnboundError
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.choice import BY_ID
 from zonebloom.engines.spark.scan.lake import Asked, Lake
@@ -51,11 +51,37 @@ def searched(spark: SparkSession, layout: Layout, table: CatalogTable | None, gi
 
     Design: docs/design/spark.md#row-ranges
     """
-    schema = _schema_in_spark(spark, layout, table)
-    binder = Binder(schema, layout.view, may_move=table is not None and table.is_partitioned)
+    schema, binder = _bound(spark, layout, table)
     condition = understand(given, binder, spark.createDataFrame([], schema))
     predicate = Piece(condition.shown, BY_ID) if reads_by_id(spark, schema) else condition.predicate
     return Query(layout.view, predicate, own_filters=False).result
+
+
+def column_as_stored(spark: SparkSession, layout: Layout, table: CatalogTable | None, column: str) -> StructField:
+    """The indexed `column` in Spark's type.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Spark may read other values than the index has.
+    """
+    schema, binder = _bound(spark, layout, table)
+    try:
+        target = binder.target(binder.path(column))
+        problem = BY_ID if reads_by_id(spark, schema) else None
+    except UnboundError as error:
+        problem = str(error)
+    if problem is not None:
+        raise InvalidArgumentError(
+            f"Spark must read column {column} as it is stored", got=problem, do="use read(path).where_in(column, keys)"
+        )
+    return StructField(column, target.spark)
+
+
+def _bound(spark: SparkSession, layout: Layout, table: CatalogTable | None) -> tuple[StructType, Binder]:
+    """The columns of Spark's plain read, and their binder."""
+    schema = _schema_in_spark(spark, layout, table)
+    return schema, Binder(schema, layout.view, may_move=table is not None and table.is_partitioned)
 
 
 def _schema_in_spark(spark: SparkSession, layout: Layout, table: CatalogTable | None) -> StructType:
