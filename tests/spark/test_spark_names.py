@@ -15,7 +15,7 @@ import zonebloom as zb
 from tests.spark.rows import shown
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.scan.readers import url_of
-from zonebloom.errors import ColumnNotFoundError, PredicateError
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
 from zonebloom.spark import ZoneBloom
 
 WAYS = ("auto", "files", "plain")
@@ -76,6 +76,8 @@ def test_folders_that_are_named_like_columns_prune_no_join(spark, tmp_path):
     zonebloom, plain = ZoneBloom(spark), spark.read.parquet(url_of(str(tmp_path)))
     assert plain.join(keys, "day").count() == 2
     assert zonebloom.prune_join(str(tmp_path), keys, "day").count() == 2
+    with pytest.raises(InvalidArgumentError, match=r"in files or in folders, .*got day in both"):
+        zonebloom.map_candidates(str(tmp_path), "day = 1", lambda batches: batches, "day int")
 
 
 def test_row_ranges_of_a_file_with_another_case_are_refused(spark, two_cases):

@@ -37,6 +37,8 @@ class Names:
     """Partition columns with a value that Spark and the library decode differently."""
     canonical: frozenset[str]
     """Partition columns whose values are all integers or dates in their only spelling."""
+    shadowed: frozenset[str]
+    """Columns of files, in lower case, that folders name too: Spark takes the folders' values."""
 
     def __init__(self, view: View) -> None:
         names = [name.lower() for name in view.schema.names]
@@ -44,7 +46,8 @@ class Names:
         keys, self.escaped, odd = _folders(view.listing)
         self.canonical = frozenset(keys) - odd
         own = keys - {field.name for field in view.partition_fields}
-        self._twice |= {key.lower() for key in own} & set(names)
+        self.shadowed = frozenset({key.lower() for key in own} & set(names))
+        self._twice |= self.shadowed
         self._leaves = Counter(name.lower() for name in leaf_paths(view.schema))
 
     @property

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
+from zonebloom.engines.spark.pushdown.names import Names
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.splits import Split, narrowing_of
@@ -59,7 +60,15 @@ def map_candidates(
         raise InvalidArgumentError(
             "partitions must lie in the folders of their names", got=problem, do="pass the path of the files"
         )
-    return read_rows(spark, layout, rows, layout.schema(columns), function=function, schema=schema, result=result)
+    asked = layout.schema(columns)
+    shadowed = Names(layout.view).shadowed if layout.is_hive else frozenset()
+    if both := next((name for name in asked.names if name.lower() in shadowed), None):
+        raise InvalidArgumentError(
+            "a column must be in files or in folders, as Spark takes the values of folders",
+            got=f"{both} in both",
+            do="use read(path).where(condition), or leave the column out by columns=",
+        )
+    return read_rows(spark, layout, rows, asked, function=function, schema=schema, result=result)
 
 
 def read_rows(
