@@ -559,6 +559,15 @@ def test_more_files_than_are_read_apart(tmp_path):
     assert relation(duckdb.connect(), index, "id = 7").aggregate("count(*)").fetchall() == [(71,)]
 
 
+def test_a_column_without_a_name(tmp_path):
+    pq.write_table(pa.table({"": range(100), "id": range(100)}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "id", index=tmp_path / "_index", rows_per_zone=8)
+    connection = duckdb.connect()
+    assert relation(connection, index, "id = 3").fetchall() == [(3, 3)]
+    assert semi_join(connection, index, "id", connection.sql("SELECT 3")).fetchall() == [(3, 3)]
+    assert scan(index).filter(pl.col("") == 3).select("").collect().rows() == [(3,)]
+
+
 def test_float16_which_duckdb_has_in_files_only(tmp_path):
     pq.write_table(pa.table({"id": [1, 2], "half": pa.array(np.array([1.5, 2.5], np.float16))}), tmp_path / "a.parquet")
     index = zb.build_index(tmp_path, "id")

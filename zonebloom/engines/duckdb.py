@@ -43,8 +43,8 @@ __all__ = ["register", "relation", "semi_join"]
 _MAX_PARTS = 64
 """Files that are read by row groups. Each is a scan of its own, so further files are read whole."""
 _GLOB = re.compile(r"[*?\[\]]")
-_VIRTUAL = {"filename", "file_index", "file_row_number"}
-"""Columns that DuckDB adds to the columns of Parquet files."""
+_UNREAD_NAMES = {"filename", "file_index", "file_row_number", ""}
+"""Names of columns that DuckDB adds to those of Parquet files, and the empty name, which it cannot quote."""
 _FILES_ONLY = re.compile("halffloat|decimal256")
 """Arrow types that DuckDB reads from Parquet files only."""
 _AS_READ = re.compile(r"INTERVAL|TIMESTAMP_NS|\[\d+\]")
@@ -238,7 +238,7 @@ def _is_native(view: View) -> bool:
         isinstance(view.dataset, ParquetDataset)  # files of tables have deleted rows and other names
         and not view.dataset.is_remote  # DuckDB's own S3 client has other options
         and len(set(names)) == len(names)  # DuckDB takes `a` and `A` for one column
-        and not _VIRTUAL & set(names)  # the file's column would hide DuckDB's
+        and not _UNREAD_NAMES & set(names)  # such a column would hide DuckDB's, or cannot be named
         and not any(_GLOB.search(view.dataset.absolute(path)) for path in view.listing)  # DuckDB would list other files
         and all(view.dataset.path_values(path).keys() <= keys for path in view.listing)  # a folder is a file's column
         and all(view.dataset.partition_values(path, view.partition_fields) is not None for path in view.listing)

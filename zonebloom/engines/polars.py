@@ -107,6 +107,7 @@ def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
         rows = rows.take(pa.array(range(rows.num_rows)))  # Polars takes over no part of such an array
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
+    frame.columns = rows.schema.names  # Polars names a column without a name by its place
     return frame
 
 
@@ -194,4 +195,4 @@ def _column(expression: pl.Expr, schema: pa.Schema) -> str | None:
     path.append(expression.meta.output_name())
     name = ".".join(reversed(path))
     is_plain = len(path) == 1 or not any("." in part for part in path)
-    return name if is_plain and (name in schema.names or name in leaf_paths(schema)) else None
+    return name if is_plain and name and (name in schema.names or name in leaf_paths(schema)) else None
