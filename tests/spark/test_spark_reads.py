@@ -677,6 +677,7 @@ def num_jobs(spark, action) -> int:
     name = f"counted-{os.urandom(4).hex()}"
     spark.sparkContext.setJobGroup(name, name)
     action()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # the tracker hears of a job late
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(name))
 
 
