@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,8 @@ class S3Server:
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         self._lock = threading.Lock()
+        self._conditional = threading.Lock()
+        """moto looks and writes apart: of two that create an object at once, both may be told that they did."""
         self.requests: list[Request] = []
         self.fault: Fault | None = None
 
@@ -90,7 +92,9 @@ class S3Server:
             status = {"refuse": "503 Slow Down", "deny": "403 Forbidden"}[fault]
             start_response(status, [("Content-Type", "application/xml")])
             return [f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()]
-        body = b"".join(self._app(environ, start_response))
+        is_conditional = {"HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"} & environ.keys()
+        with self._conditional if is_conditional else nullcontext():
+            body = b"".join(self._app(environ, start_response))
         self._note(method, path, query, len(body))
         if fault == "lose":
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
