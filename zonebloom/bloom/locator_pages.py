@@ -16,6 +16,7 @@ Spec: specs/locator.md
 from __future__ import annotations
 
 import math
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -38,6 +39,7 @@ _BITS_START, _BITS_STOP = 8, PAGE_BYTES - 8
 MAX_PAIRS: Final = (_BITS_STOP - _BITS_START) * 8 // (ENTRY_BITS + 1)
 """Pairs that fit into a page if all are in one bucket."""
 _ENTRY: Final = np.dtype("<u4")
+_FIRST: Final = Struct(f"<I{_BITS_STOP - 8}xI")
 _ENTRY_MASK = (1 << ENTRY_BITS) - 1
 _PAGES_BESIDE = 3
 """Pages that a search may read before and after the one of a key."""
@@ -92,9 +94,9 @@ def first_pair(page: bytes) -> int:
 
     Spec: specs/locator.md#directory
     """
-    return int.from_bytes(page[:4], "little") << ENTRY_BITS | int.from_bytes(
-        page[_BITS_STOP - 4 : _BITS_STOP], "little"
-    )
+    bucket, entry = _FIRST.unpack_from(page)
+    first: int = bucket << ENTRY_BITS | entry
+    return first
 
 
 def first_pairs(pages: NDArray[np.uint8]) -> NDArray[np.uint64]:

@@ -8,7 +8,6 @@ Spec: specs/pruning.md#predicates.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import is_
 from typing import Any, ClassVar, NoReturn, TypeVar, final
@@ -59,7 +58,10 @@ class Predicate:
     @final
     def columns(self) -> set[str]:
         """The names of all columns that the predicate reads."""
-        return set(itertools.chain.from_iterable(node.own_columns for node in self.walk()))
+        names: set[str] = set()
+        for node in self.walk():
+            names.update(node.own_columns)
+        return names
 
     @final
     def walk(self) -> Iterator[Predicate]:

@@ -5,7 +5,6 @@ Spec: specs/pruning.md#evaluate
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -81,9 +80,9 @@ class ProbedColumn:
         return np.array([self.zones.zone_fpp(zone) for zone in sampled[: len(self.zones)].tolist()])
 
     @property
-    def damage(self) -> Iterable[Reason]:
+    def damage(self) -> list[Reason]:
         """Damage that probes have found; the rows of damaged filters are kept."""
-        return (Reason(ReasonCode.SEGMENT_CORRUPT, message, column=self.name) for message in self.zones.damage)
+        return [Reason(ReasonCode.SEGMENT_CORRUPT, message, column=self.name) for message in self.zones.damage]
 
     @cached_property
     def _is_disjoint(self) -> bool:

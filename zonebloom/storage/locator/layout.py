@@ -92,12 +92,12 @@ class LocatorLayout:
 
         Spec: specs/locator.md#interpolate
         """
-        begin, end = self.place(least), self.place(greatest)
-        most, least_deviation = self.deviations[begin][1], self.deviations[end][0]
-        return (
-            self._page(begin, -((most - self._position(begin, least)) // _PARTS) - 1),
-            self._page(end, (self._position(end, greatest) - least_deviation) // _PARTS),
-        )
+        begin = end = self.place(least)
+        if end + 1 < len(self.roots) and self.roots[end + 1] <= greatest:
+            end = self.place(greatest)
+        first = -((self.deviations[begin][1] - self._position(begin, least)) // _PARTS) - 1
+        last = (self._position(end, greatest) - self.deviations[end][0]) // _PARTS
+        return self._page(begin, first), self._page(end, last)
 
     def _position(self, number: int, pair: int) -> int:
         """The interpolated position of a pair among the pages of a directory page, in 1/256 page."""
