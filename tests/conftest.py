@@ -275,7 +275,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the figures of all tests that passed, and keep the run for docs/compatibility.md if it is to be kept."""
-    runs.finished({outcome: len(reports) for outcome, reports in terminalreporter.stats.items()})
+    if not hasattr(terminalreporter.config, "workerinput"):  # a worker of xdist has run a part
+        runs.finished({outcome: len(reports) for outcome, reports in terminalreporter.stats.items()})
     passed = [report for report in terminalreporter.stats.get("passed", []) if report.when == "call"]
     figures = [str(value) for report in passed for name, value in report.user_properties if name == "figure"]
     if figures:
