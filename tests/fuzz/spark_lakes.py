@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 UTC = dt.UTC
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
-_DICTIONARIES = "parquet.filter.dictionary.enabled"
-"""Off: by a dictionary Spark itself drops rows of -0.0 where x = 0.0 is asked."""
+_BY_HASHES = ("parquet.filter.dictionary.enabled", "parquet.filter.bloom.enabled")
+"""Off: by a file's dictionary or bloom filter Spark itself drops rows of -0.0 where x = 0.0 is asked."""
 SEARCHES = 0.2
 """Share of the conditions that are searched too; each search asks Spark for the schema, by a job."""
 WAYS = ("auto", "driver", "row_ranges", "files", "plain")
@@ -186,11 +186,13 @@ def _like_a_plan(name: str) -> str:
 def run_case(session: SparkSession, folder: Folder, seed: int) -> str:
     """One life; in a word how it ended."""
     SparkFiles.session = SparkCase.session = session
-    session.conf.set(_DICTIONARIES, "false")
+    for name in _BY_HASHES:
+        session.conf.set(name, "false")
     try:
         return lakes.run_case(folder, seed, SOURCES, kind=SparkCase)
     finally:
-        session.conf.unset(_DICTIONARIES)
+        for name in _BY_HASHES:
+            session.conf.unset(name)
 
 
 def run_as_child(folder: Folder, first: int, count: int, _options: list[str]) -> None:
