@@ -48,7 +48,7 @@ from tests.fuzz.lance_tables import Lance
 from tests.fuzz.sources import Delta, Files, Iceberg, Row, Source, assert_same
 from tests.fuzz.writers import DUCKDB
 from zonebloom.engines import polars as through_polars
-from zonebloom.errors import DataFileError
+from zonebloom.errors import CorruptIndexError, DataFileError
 
 EVENTS = 4
 QUESTIONS = 5
@@ -66,6 +66,7 @@ class Case:
     chance: random.Random
     questions: int = QUESTIONS
     index: Any = None
+    is_damaged: bool = False
     num_asked: int = 0
 
     @classmethod
@@ -94,11 +95,24 @@ class Case:
         if chance.random() < 0.5:
             self.source.change(chance.choice(self.source.CHANGES))
             return
-        what = chance.choice(("refresh", "refresh", "refresh", "rewrite", "optimize", "vacuum", "restore", "kind"))
+        upkeep = ("refresh", "refresh", "refresh", "rewrite", "optimize", "vacuum", "restore", "kind")
+        what = chance.choice((*upkeep, "damage", "damage"))
         self.source.log.append(what)
+        try:
+            self._keep(what)
+        except CorruptIndexError:
+            if not self.is_damaged:
+                raise
+        if what == "damage" or chance.random() < 0.3:
+            kept = [None, None, *(version.number for version in index.versions())]
+            version = chance.choice(kept)  # an older one answers too, and what changes the index begins at the newest
+            self.index = zb.open_index(self.source.index or self.source.data, dataset=self.source.data, version=version)
+
+    def _keep(self, what: str) -> None:
+        chance, index = self.chance, self.index
         if what == "refresh":
             mode = chance.choice(("incremental", "incremental", "quick", "full"))
-            index.refresh(mode, workers=1, commit_every=chance.choice((5, 10**9)))
+            index.refresh(mode, workers=1, commit_every=chance.choice((5, 10**9)), check=chance.random() < 0.3)
         elif what == "rewrite":
             self.source.rewrite(index.columns)
         elif what == "optimize":
@@ -109,8 +123,12 @@ class Case:
             index.restore(chance.choice(index.versions()).number)
         elif what == "kind":
             index.refresh("full", kind=chance.choice(("bloom", "locator", "both")), workers=1)
-        if chance.random() < 0.3:
-            self.index = zb.open_index(self.source.index or self.source.data, dataset=self.source.data)
+        elif what == "damage":
+            self.is_damaged = True
+            versions = sorted((index.root / "versions").glob("*.json"))
+            parts = [path for part in ("columns", "fragments") for path in (index.root / part).rglob("*.*")]
+            parts.sort(key=lambda path: (path.suffixes, path.stat().st_mtime_ns))  # names are random
+            spoil(chance.choice([*parts, *versions[1:][-1:]]), chance)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
@@ -228,6 +246,16 @@ class Case:
             lines = self.index.locate(name, [value], exact=True).to_pylist()
             if sum(line["path"] is not None for line in lines) != count:
                 raise FindingError(f"locate({name}, {value!r}) must find {count} rows, got {lines}")
+
+
+def spoil(path: Folder, chance: random.Random) -> None:
+    """Clear a part of a file of the index, or cut it off there, or remove the file; what has mapped it keeps it."""
+    data, how = bytearray(path.read_bytes()), chance.choice(("clear", "cut", "remove"))
+    path.unlink()
+    start = chance.randrange(len(data))
+    data[start : start + 256] = bytes(len(data[start : start + 256]))
+    if how != "remove":
+        path.write_bytes(data[:start] if how == "cut" else data)
 
 
 def _assert_count(count: int, wanted: list[Any], engine: str, condition: Condition) -> None:

@@ -159,7 +159,7 @@ class Source(ABC):
 class Files(Source):
     """Files of every writer, flat or in folders of partitions."""
 
-    CHANGES = ("write", "write", "rewrite", "remove")
+    CHANGES = ("write", "write", "rewrite", "remove", "move")
     is_ordered = True
     writers = staticmethod(writers_of)
 
@@ -231,6 +231,12 @@ class Files(Source):
     def _remove(self) -> None:
         if len(self.paths()) > 1:
             (self.root / self.chance.choice(self.paths())).unlink()
+
+    def _move(self) -> None:
+        """To a name that another file may have."""
+        target = self.root / self._new_path()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (self.root / self.chance.choice(self.paths())).rename(target)
 
 
 def _in_path(value: Any) -> str:
