@@ -9,15 +9,12 @@ who is killed between two operations, and which answer of the store is lost. Wha
 - No fragment has zones twice, and no id names two files.
 - Who was told that a commit succeeded finds it, and afterwards one refresh makes all right.
 
-`python -m tests.fuzz.interleavings --seconds 600 --seed 1`; a seed with `--trace` prints what happened.
+`python -m tests.fuzz.interleavings --seconds 600 --seed 1`; a finding says what happened, operation by operation.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import time
 import traceback
 import warnings
 from collections import Counter
@@ -27,12 +24,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 import zonebloom as zb
+from tests.fuzz.children import FindingError, main, run_child
 from tests.fuzz.memory import ROWS_OF_A_FILE, MemoryLake, MemoryStore, Objects
 from zonebloom.errors import (
     ConcurrentCommitError,
@@ -53,10 +52,6 @@ from zonebloom.storage.options import BuildOptions, IndexOptions, Kind
 from zonebloom.storage.snapshot import load_snapshot
 
 PATHS = tuple(f"f{number}.parquet" for number in range(6))
-
-
-class FindingError(Exception):
-    """A promise that was broken."""
 
 
 # --- no threads, no pauses --------------------------------------------------------------------------------------------
@@ -471,67 +466,43 @@ _KNOWN: dict[bytes, _Version] = {}
 
 def run_one(seed: int) -> World:
     """One interleaving; raises what breaks a promise."""
+    if seed % 1000 == 0:
+        _KNOWN.clear()
     world = World(seed)
     try:
         world.run()
     except BaseException as error:
-        error.add_note(f"seed {seed}: {[(actor.name, actor.works, actor.outcomes) for actor in world.actors]}")
+        actors = [(actor.name, actor.works, actor.outcomes, actor.fault, actor.dies_after) for actor in world.actors]
+        steps = "\n".join(f"  {name:8} {what}" for name, what in world.trace)
+        error.add_note(f"seed {seed}: {actors}\n{steps}")
         raise
     return world
 
 
-def run(first: int, count: int, *, seconds: float = 1e9) -> tuple[Counter[str], list[str]]:
+def run(first: int, count: int) -> tuple[Counter[str], list[str]]:
     """How many works ended how, and the findings."""
     ended: Counter[str] = Counter()
     findings: list[str] = []
-    until = time.monotonic() + seconds
     with single_threaded():
         for seed in range(first, first + count):
-            if time.monotonic() > until:
-                break
             try:
                 world = run_one(seed)
             except Exception:  # noqa: BLE001 - what is not ours is a finding
-                findings.append(f"seed {seed}: {traceback.format_exc()}")
+                findings.append(traceback.format_exc())
                 continue
-            if seed % 1000 == 0:
-                _KNOWN.clear()
             ended["interleavings"] += 1
             ended["operations"] += len(world.trace)
             ended["killed"] += world.num_killed
             ended["versions"] += len(world.history)
-            for actor in world.actors:
-                ended.update(f"  {outcome}" for outcome in actor.outcomes)
     return ended, findings
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=10**9)
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--trace", action="store_true")
-    given = parser.parse_args()
-    if given.trace:
-        with single_threaded():
-            world = World(given.seed)
-            try:
-                world.run()
-            except Exception:  # noqa: BLE001 - it is what was asked for
-                traceback.print_exc()
-            for actor in world.actors:
-                print(actor.name, actor.works, actor.outcomes, actor.fault, actor.dies_after)
-            for name, what in world.trace:
-                print(f"  {name:8} {what}")
-        return
-    ended, findings = run(given.seed, given.count, seconds=given.seconds)
-    for finding in findings[:10]:
-        print(finding)
-    for what, number in sorted(ended.items()):
-        print(f"{number:9} {what}")
-    print(f"{ended['interleavings']} interleavings from seed {given.seed}, {len(findings)} findings")
-    sys.exit(bool(findings))
+def run_as_child(_folder: Path, first: int, count: int, _options: list[str]) -> None:
+    with single_threaded():
+        for seed in range(5):  # warm
+            run_one(seed)
+        run_child(first, count, lambda seed: f"{len(run_one(seed).history):2} versions")
 
 
 if __name__ == "__main__":
-    main()
+    main("tests.fuzz.interleavings", run_as_child)
