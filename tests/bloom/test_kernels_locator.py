@@ -78,16 +78,8 @@ def test_pairs_are_those_of_the_valid_rows(num_rows, first_fill, has_validity):
     valid = RANDOM.random(num_rows) < 0.7 if has_validity else np.ones(num_rows, bool)
     bits = np.packbits(np.concatenate((np.zeros(5, bool), valid)), bitorder="little") if has_validity else None
     pairs, has_null = np.empty(num_rows + 1, np.uint64), np.zeros(20, bool)
-    count = pack_pairs(
-        hashes,
-        pairs,
-        has_null,
-        validity=bits,
-        validity_offset=5,
-        rows_per_zone=10,
-        first_fill=first_fill,
-        first_zone=1000,
-    )
+    validity = {"validity": bits, "validity_offset": 5}
+    count = pack_pairs(hashes, pairs, has_null, **validity, rows_per_zone=10, first_fill=first_fill, first_zone=1000)
     zones = (np.arange(num_rows) + first_fill) // 10
     rows = zip(hashes.tolist(), zones.tolist(), valid.tolist(), strict=True)
     assert pairs[:count].tolist() == [
@@ -297,8 +289,12 @@ PAGES = np.zeros((2, 4096), np.uint8)
 BEGUN = np.zeros(2, np.uint64)
 
 
-def bounds(*starts):
-    return np.array(starts, np.uint32)
+def runs(*starts):
+    return PartitionedRuns([HASHES], [np.array(starts, np.uint32)], width=63)
+
+
+def found(begins=HASHES, ends=HASHES, zones=ROOM):
+    return find_pairs(PAGES, HASHES, begins, ends, 3, ROOM, zones)
 
 
 @pytest.mark.parametrize(
@@ -312,13 +308,10 @@ def bounds(*starts):
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, validity=np.zeros(0, np.uint8)), "validity must"),
         (lambda: sort_pairs(HASHES.copy(), ROOM[:4]), "target must have at least 5 items, got 4"),
         (lambda: partition_pairs(HASHES, ROOM, 11), "partition_bits must be from 0 to 10, got 11"),
-        (lambda: PartitionedRuns([HASHES], [bounds(0, 3, 2)], width=63), "bounds must ascend to at most the end"),
-        (lambda: PartitionedRuns([HASHES], [bounds(0, 2, 6)], width=63), "bounds must ascend to at most the end"),
-        (lambda: PartitionedRuns([HASHES], [bounds(0, 2, 5)], width=63).merge(0, 3, ROOM), "stop must be from 0 to 2"),
-        (
-            lambda: PartitionedRuns([HASHES], [bounds(0, 2, 5)], width=63).merge(1, 2, ROOM[:2]),
-            "at least 3 items, got 2",
-        ),
+        (lambda: runs(0, 3, 2), "bounds must ascend to at most the end"),
+        (lambda: runs(0, 2, 6), "bounds must ascend to at most the end"),
+        (lambda: runs(0, 2, 5).merge(0, 3, ROOM), "stop must be from 0 to 2"),
+        (lambda: runs(0, 2, 5).merge(1, 2, ROOM[:2]), "at least 3 items, got 2"),
         (lambda: merge_runs([HASHES, HASHES], ROOM[:8]), "merged must have at least 10 items, got 8"),
         (lambda: merge_runs([HASHES[::2]], ROOM), "runs must be a C-contiguous NumPy array of uint64"),
         (lambda: encode_pages(HASHES, 24, PAGES, BEGUN), "zone_bits must be from 0 to 23"),
@@ -328,18 +321,9 @@ def bounds(*starts):
         (lambda: decode_pages(PAGES, 9, 3, np.zeros(4000, np.uint64)), "num_zones must be from 0 to 8"),
         (lambda: decode_pages(PAGES, 8, 3, ROOM), "pairs must have at least 1978 items, got 8"),
         (lambda: decode_pages(PAGES, 8, 3, np.zeros(4000, np.uint64), np.zeros(7, np.uint32)), "8 items, got 7"),
-        (
-            lambda: find_pairs(PAGES, HASHES, HASHES[:1], HASHES, 3, ROOM, ROOM),
-            "begins must have at least 5 items, got 1",
-        ),
-        (
-            lambda: find_pairs(PAGES, HASHES, HASHES, ROOM + np.uint64(3), 3, ROOM, ROOM),
-            "pages must be from 0 to 2, got 3",
-        ),
-        (
-            lambda: find_pairs(PAGES, HASHES, HASHES, HASHES, 3, ROOM, ROOM[:4]),
-            "zones must have at least 8 items, got 4",
-        ),
+        (lambda: found(begins=HASHES[:1]), "begins must have at least 5 items, got 1"),
+        (lambda: found(ends=ROOM + np.uint64(3)), "pages must be from 0 to 2, got 3"),
+        (lambda: found(zones=ROOM[:4]), "zones must have at least 8 items, got 4"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(call, message):

@@ -79,15 +79,8 @@ def test_zones_equal_the_reference(layout, has_nulls, num_rows, rows_per_zone):
         [hash_ if valid else None for hash_, valid in zip(hashes, is_valid, strict=True)], rows_per_zone, 5
     )
     filters, valid_counts = garbage(len(expected), 5)
-    kernel_of(layout)(
-        filters,
-        valid_counts,
-        *arguments(0, num_rows),
-        validity=validity,
-        validity_offset=3 if has_nulls else 0,
-        num_rows=num_rows,
-        rows_per_zone=rows_per_zone,
-    )
+    options = {"num_rows": num_rows, "rows_per_zone": rows_per_zone, "validity_offset": 3 if has_nulls else 0}
+    kernel_of(layout)(filters, valid_counts, *arguments(0, num_rows), validity=validity, **options)
     assert filters.tolist() == expected
     assert valid_counts.tolist() == expected_counts
 
@@ -103,14 +96,8 @@ def test_zones_do_not_depend_on_batch_boundaries(layout):
     pieces, piece_counts = garbage(5, 6)
     for start, stop in pairwise(cuts):
         zone, first_fill = divmod(start, rows_per_zone)
-        insert(
-            pieces[zone:],
-            piece_counts[zone:],
-            *arguments(start, stop),
-            num_rows=stop - start,
-            rows_per_zone=rows_per_zone,
-            first_fill=first_fill,
-        )
+        rows = {"num_rows": stop - start, "rows_per_zone": rows_per_zone, "first_fill": first_fill}
+        insert(pieces[zone:], piece_counts[zone:], *arguments(start, stop), **rows)
     assert np.array_equal(pieces, whole)
     assert piece_counts.tolist() == whole_counts.tolist() == [300, 300, 300, 300, 100]
 
@@ -130,10 +117,8 @@ def test_no_rows_change_nothing():
     before = filters.copy()
     nothing = np.empty(0, np.uint8)
     zones.insert_fixed_into_zones(filters, valid_counts, nothing, 8, num_rows=0, rows_per_zone=10)
-    zones.insert_variable_into_zones(
-        filters, valid_counts, nothing, np.zeros(1, np.int32), num_rows=0, rows_per_zone=10, first_fill=3
-    )
-    no_values = np.empty(0, np.uint64), np.empty(0, np.uint32)
+    no_texts, no_values = (nothing, np.zeros(1, np.int32)), (np.empty(0, np.uint64), np.empty(0, np.uint32))
+    zones.insert_variable_into_zones(filters, valid_counts, *no_texts, num_rows=0, rows_per_zone=10, first_fill=3)
     zones.insert_dictionary_into_zones(filters, valid_counts, *no_values, num_rows=0, rows_per_zone=10)
     assert np.array_equal(filters, before)
     assert valid_counts.tolist() == [7, 7]

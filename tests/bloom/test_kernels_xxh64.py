@@ -40,11 +40,6 @@ def test_reference_equals_xxhash():
         assert reference.xxh64(key) == xxhash.xxh64_intdigest(key)
 
 
-def test_hash_of_nothing():
-    offsets = np.zeros(2, np.int32)
-    assert hash_variable(np.empty(0, np.uint8), offsets).tolist() == [17241709254077376921]
-
-
 def test_the_vectors_of_the_spec():
     rows = re.findall(r"^\| `([0-9a-f]*)` \| (\d+) \| `([0-9a-f]{16})` \|$", SPEC.read_text("utf-8"), re.MULTILINE)
     assert len(rows) == 7

@@ -125,37 +125,28 @@ def test_no_row_is_the_empty_selection():
     assert repr(empty) == "<RowSelection 0 rows in 0 ranges: >"
 
 
+ranges_of = RowSelection.from_arrays
+
+
 @pytest.mark.parametrize(
-    ("arrays", "told"),
+    ("call", "told"),
     [
-        (([MAX_FRAGMENT_ID + 1], [0], [1]), f"fragment_ids must be in 0..{MAX_FRAGMENT_ID}, got {MAX_FRAGMENT_ID + 1}"),
-        (([0], [0], [MAX_ROWS + 1]), f"stops must be in 0..{MAX_ROWS}, got {MAX_ROWS + 1}"),
-        (([0], [-1], [1]), "starts must be in 0.."),
-        (([0], [2**70], [1]), "starts must be in 0.."),
-        (([0], [2], [1]), r"start <= stop, got \[2, 1\) of fragment 0"),
-        (([0, 1], [0], [1]), "one length, got 2, 1 and 1"),
-        (([0.5], [0], [1]), "1-d array of integers"),
-        (([[0]], [[0]], [[1]]), "1-d array of integers"),
+        (lambda: ranges_of([MAX_FRAGMENT_ID + 1], [0], [1]), rf"fragment_ids must be in 0..{MAX_FRAGMENT_ID}, got \d"),
+        (lambda: ranges_of([0], [0], [MAX_ROWS + 1]), f"stops must be in 0..{MAX_ROWS}, got {MAX_ROWS + 1}"),
+        (lambda: ranges_of([0], [-1], [1]), "starts must be in 0.."),
+        (lambda: ranges_of([0], [2**70], [1]), "starts must be in 0.."),
+        (lambda: ranges_of([0], [2], [1]), r"start <= stop, got \[2, 1\) of fragment 0"),
+        (lambda: ranges_of([0, 1], [0], [1]), "one length, got 2, 1 and 1"),
+        (lambda: ranges_of([0.5], [0], [1]), "1-d array of integers"),
+        (lambda: ranges_of([[0]], [[0]], [[1]]), "1-d array of integers"),
+        (lambda: RowSelection.from_ranges([(0, 1)]), r"must be \(fragment_id, start, stop\), got \(0, 1\)"),
+        (lambda: RowSelection.empty().contains([0.5]), "must be unsigned integers, got dtype float64"),
+        (lambda: RowSelection.empty().fragment(-1), "fragment_id must be in"),
     ],
 )
-def test_ranges_outside_the_limits_are_refused(arrays, told):
+def test_what_is_no_row_range_no_address_and_no_fragment_is_refused(call, told):
     with pytest.raises(InvalidArgumentError, match=told):
-        RowSelection.from_arrays(*arrays)
-
-
-def test_a_range_of_other_length_is_refused():
-    with pytest.raises(InvalidArgumentError, match=r"must be \(fragment_id, start, stop\), got \(0, 1\)"):
-        RowSelection.from_ranges([(0, 1)])
-
-
-def test_addresses_must_be_integers():
-    with pytest.raises(InvalidArgumentError, match="must be unsigned integers, got dtype float64"):
-        RowSelection.from_ranges([(0, 0, 1)]).contains([0.5])
-
-
-def test_a_fragment_outside_the_limits_is_refused():
-    with pytest.raises(InvalidArgumentError, match="fragment_id must be in"):
-        RowSelection.empty().fragment(-1)
+        call()
 
 
 def test_a_selection_is_made_by_its_constructors():

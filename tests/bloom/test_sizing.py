@@ -32,24 +32,6 @@ def test_power_of_two_is_the_least_power_of_two(ndv, fpp):
     assert num_bytes == 32 or putze_fpp(ndv, num_bytes // 2) > fpp
 
 
-@pytest.mark.parametrize(
-    ("ndv", "fpp", "num_blocks"),
-    [
-        (8192, 0.00057, 604),
-        (8192, 0.001, 541),
-        (8192, 0.01, 337),
-        (0, 0.00057, 1),
-        (1, 0.00057, 1),
-        (10, 0.00057, 1),
-        (100, 0.00057, 8),
-        (1000, 0.00057, 74),
-    ],
-)
-@pytest.mark.parametrize("sizing", ["exact", "adaptive"])
-def test_exact_numbers(ndv, fpp, num_blocks, sizing):
-    assert num_blocks_for(ndv, fpp, sizing) == num_blocks
-
-
 @given(st.integers(1, 20_000), st.sampled_from(PROBABILITIES))
 def test_exact_is_the_least_that_meets_fpp(ndv, fpp):
     num_blocks = num_blocks_for(ndv, fpp, "exact")
@@ -127,6 +109,8 @@ def test_the_vectors_of_the_spec():
     for ndv, fpp, *expected in rows:
         sizes = [num_blocks_for(int(ndv), float(fpp), sizing) for sizing in ("power_of_two", "exact", "parquet")]
         assert sizes == [int(num_blocks) for num_blocks in expected], (ndv, fpp)
+        assert num_blocks_for(int(ndv), float(fpp), "adaptive") == sizes[1]
+    assert num_blocks_for(0, 0.00057, "exact") == num_blocks_for(1, 0.00057, "exact") == 1
     assert expected_fpp(8192, 604) == pytest.approx(5.6549e-4, rel=1e-4)
     assert expected_fpp(8192, 603) == pytest.approx(5.7033e-4, rel=1e-4)
     assert expected_fpp(1000, num_blocks_for(1000, 0.00057, "parquet")) == pytest.approx(1.16e-3, rel=1e-2)

@@ -111,14 +111,7 @@ def test_floats_that_is_in_compares_by_bits_are_opaque(value):
         assert isinstance(tree_of(f("a").isin(pa.array([value]).dictionary_encode())), Piece)
         again = to_expression(parse_predicate(expression), table.schema)
         assert outcomes(table, again) == outcomes(table, expression)
-
-
-def test_a_set_of_float16_is_opaque():
-    """Cast to int16, 32768 is 32767 for pyarrow."""
-    table = pa.table({"a": pa.array([32767, -5, None], pa.int16())})
-    expression = f("a").isin(pa.array([np.float16(32768)], pa.float16()))
-    assert outcomes(table, expression) == [True, False, False]
-    assert isinstance(tree_of(expression), Piece)
+    assert isinstance(tree_of(f("a").isin(pa.array([32768], pa.float16()))), Piece), "pyarrow finds 32767 of int16"
 
 
 def test_an_expression_of_bytes_that_are_no_text_has_a_text():
@@ -133,9 +126,9 @@ def test_an_expression_of_bytes_that_are_no_text_has_a_text():
 
 def test_a_piece_is_the_expression_of_its_own_literals_and_options():
     expression = (f("a") == 7) & (f("b").isin(["x", "y"]) | (f("c").cast(pa.int8()) > 1)) & (f("s", "t") < 2.5)
-    opaque = [node for node in tree_of(expression).walk() if isinstance(node, Piece)]
-    assert opaque[0].expression.equals(f("c").cast(pa.int8()) > 1)
-    assert opaque[1].expression.equals(f("s", "t") < 2.5)
+    cast, field = (node.expression for node in tree_of(expression).walk() if isinstance(node, Piece))
+    assert cast.equals(f("c").cast(pa.int8()) > 1)
+    assert field.equals(f("s", "t") < 2.5)
 
 
 def test_the_recheck_is_the_expression_itself_alone_and_joined():
@@ -147,12 +140,8 @@ def test_the_recheck_is_the_expression_itself_alone_and_joined():
     joined = predicate & Equals("b", "y")
     assert table.filter(to_expression(joined, table.schema))["b"].to_pylist() == ["y"]
     assert joined.children[0] is predicate
-    assert joined.columns() == {"a", "b"}
-
-
-def test_a_joint_does_not_take_an_expression_apart():
-    predicate = parse_predicate((f("a") == 1) & (f("b") == 2))
     assert And((predicate, IsNull("c"))).children == (predicate, IsNull("c"))
+    assert joined.columns() == {"a", "b"}
 
 
 def test_an_expression_pickles():
@@ -194,30 +183,22 @@ class Fake:
         return Fake, (self.content,)
 
 
-ONE = (pa.array([1]),)
-
-
 @pytest.mark.parametrize(
-    "fake",
+    "entries",
     [
-        Fake([]),
-        Fake([("call", "equal"), ("field_ref", "a")]),
-        Fake([("call", "equal"), ("field_ref", "a"), ("end", "less")]),
-        Fake([("end", "equal")]),
-        Fake([("options", "0")], ONE),
-        Fake([("literal", "1")], ONE),
-        Fake([("literal", "x")], ONE),
-        Fake([("field_ref", "a"), ("field_ref", "b")]),
-        Fake([("nested_field_ref", "2"), ("field_ref", "a")]),
-        Fake([("nested_field_ref", "0")]),
-        Fake([("nested_field_ref", "1"), ("literal", "0")], ONE),
-        Fake([("lambda", "x")]),
-        Fake([], content=b"not an Arrow file"),
+        *("", "call equal, field_ref a", "call equal, field_ref a, end less", "end equal", "lambda x"),
+        *("options 0", "literal 1", "literal x", "field_ref a, field_ref b"),
+        *("nested_field_ref 2, field_ref a", "nested_field_ref 0", "nested_field_ref 1, literal 0"),
     ],
 )
-def test_another_serialized_form_is_refused_not_misread(fake):
-    with pytest.raises(et.UnreadableExpressionError):
-        et.take_apart(fake)
+def test_another_serialized_form_is_refused_not_misread(entries):
+    forms = [Fake([entry.split() for entry in entries.split(", ") if entry], columns) for columns in ((), ONE)]
+    for fake in (*forms, Fake([], content=b"not an Arrow file")):
+        with pytest.raises(et.UnreadableExpressionError):
+            et.take_apart(fake)
+
+
+ONE = (pa.array([1]),)
 
 
 def test_a_long_chain_of_functions_with_options_is_evaluated():
@@ -350,10 +331,8 @@ def test_what_pyarrow_finds_equal_is_probed(column_type, rows):
     num_found = 0
     for literal_type, literals in POOL:
         for literal in literals:
-            for expression in (
-                f("c") == pa.scalar(literal, literal_type),
-                f("c").isin(pa.array([literal], literal_type)),
-            ):
+            same, listed = pa.scalar(literal, literal_type), pa.array([literal], literal_type)
+            for expression in (f("c") == same, f("c").isin(listed)):
                 try:
                     actual = outcomes(table, expression)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):

@@ -20,12 +20,11 @@ A, B, C = Equals("a", 1), IsNull("b"), IsIn("c", [1, 2])
 
 
 def test_col_makes_each_leaf():
-    assert (col("a") == 1) == Equals("a", 1)
-    assert (col("a") != 1) == Not(Equals("a", 1))
-    assert col("a").isin([1, 2]) == IsIn("a", [1, 2])
-    assert col("a").is_null() == IsNull("a")
-    assert col("a").is_not_null() == Not(IsNull("a"))
-    assert col("a").between(1, 2) == ((col("a") >= 1) & (col("a") <= 2))
+    a = col("a")
+    assert (a == 1, a != 1) == (A, Not(A))
+    assert a.isin([1, 2]) == IsIn("a", [1, 2])
+    assert (a.is_null(), a.is_not_null()) == (IsNull("a"), Not(IsNull("a")))
+    assert a.between(1, 2) == ((a >= 1) & (a <= 2))
 
 
 @pytest.mark.parametrize(
