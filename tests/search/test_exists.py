@@ -212,13 +212,6 @@ def test_a_deleted_file_holds_nothing(build):
     assert index.exists("c", [1, 9]).to_pylist() == [True, False]
 
 
-def test_struct_leaves(tmp_path):
-    pq.write_table(pa.table({"p": [{"x": 1}, {"x": None}, None]}), tmp_path / "a.parquet")
-    index = zb.build_index(tmp_path, "p.x")
-    for exact in (False, True):
-        assert index.exists("p.x", [1, 2, None], exact=exact).to_pylist() == [True, False, None]
-
-
 MONTHS = pa.array([(1, 2, 3), (4, 5, 6)], pa.month_day_nano_interval())
 
 

@@ -177,8 +177,7 @@ def test_explain_prints_the_funnel(hive_lake, index):
     user = hive_lake.table["user_id"][10].as_py()
     explained = index.explain(f"user_id = '{user}'")
     text = str(explained)
-    for line in ("files", "zones", "rows", "bytes"):
-        assert f"  {line}" in text
+    assert all(f"  {line}" in text for line in ("files", "zones", "rows", "bytes"))
     assert re.search(r"zones +1 +72 +1.39%", text)
     document = json.loads(json.dumps(explained.to_dict()))
     assert document["kept"]["zones"] == 1

@@ -58,22 +58,15 @@ def test_every_kind_of_change_is_counted(changed, run):
     assert run("status", changed.root, "--check", "-f", "json")[0] == 0
 
 
-def test_damage_and_lost_segments_are_in_the_status(flat_lake):
-    zb.build_index(flat_lake.root, "user_id")
-    for path in (index_of(flat_lake.root) / "columns").rglob("*.arrow"):
-        path.unlink()
-    status = zb.open_index(flat_lake.root).status()
-    assert not status.is_fresh
-    assert {reason.code for reason in status.damage} == {"SEGMENT_CORRUPT"}
-    assert "damaged" in str(status)
-
-
-def test_a_status_leaves_the_warning_of_damage_to_the_search(flat_lake):
+def test_damage_and_lost_segments_are_in_the_status_and_the_search_warns_of_them(flat_lake):
     zb.build_index(flat_lake.root, "user_id")
     for path in (index_of(flat_lake.root) / "columns").rglob("*.arrow"):
         path.unlink()
     index = zb.open_index(flat_lake.root)
-    assert index.status().damage
+    status = index.status()
+    assert not status.is_fresh
+    assert {reason.code for reason in status.damage} == {"SEGMENT_CORRUPT"}
+    assert "damaged" in str(status)
     with pytest.warns(RuntimeWarning, match="rows that it describes are read whole"):
         index.search("user_id = 'x'")
 
@@ -156,9 +149,7 @@ def test_explain_tells_false_zones_expected_and_seen(tmp_path):
     pq.write_table(pa.table({"x": values}), tmp_path / "a.parquet")
     index = zb.build_index(tmp_path, "x", rows_per_zone=10, fpp=0.01, sizing="exact")
     explanation = index.explain(zb.Equals("x", 7))
-    assert 0.03 < explanation.false_zones.expected < 0.1, (
-        "ten values in the 256 bits of a filter: far fewer than asked for"
-    )
+    assert 0.03 < explanation.false_zones.expected < 0.1, "ten values in 256 bits: far fewer than asked for"
     assert explanation.false_zones.kept == explanation.result.num_zones_kept
     assert explanation.false_zones.seen == explanation.result.num_zones_kept - 1
     assert index.explain(zb.Equals("x", -1)).false_zones.seen == index.search(zb.Equals("x", -1)).num_zones_kept
@@ -248,11 +239,9 @@ def test_export_and_import_after_refreshes_and_a_rebuild(make_lake, run, tmp_pat
     run("refresh", lake.root)
     for number, again in enumerate((("refresh", lake.root), ("refresh", lake.root, "--mode", "full"))):
         assert run(*again)[0] == 0
-        assert run("lance", "export", lake.root, "-c", "user_id", "-o", tmp_path / f"{number}.arrow")[0] == 0
-        place = tmp_path / f"index{number}"
-        code, _, err = run(
-            "lance", "import", lake.root, "-i", tmp_path / f"{number}.arrow", "-c", "user_id", "--index", place
-        )
+        zones, place = tmp_path / f"{number}.arrow", tmp_path / f"index{number}"
+        assert run("lance", "export", lake.root, "-c", "user_id", "-o", zones)[0] == 0
+        code, _, err = run("lance", "import", lake.root, "-i", zones, "-c", "user_id", "--index", place)
         assert (code, err) == (0, "")
         imported = zb.open_index(place)
         assert imported.verify(sample=1.0).is_sound

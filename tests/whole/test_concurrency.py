@@ -59,11 +59,11 @@ def lake(tmp_path):
     return root
 
 
-def change_of_a_refresh(root: Path, monkeypatch, **options) -> Change:
-    """What a refresh would commit; it is not committed."""
+def change_of(monkeypatch, work: Callable[[], object], module: str = "apply") -> Change:
+    """What `work` would commit by a module of `indexing`; it is not committed."""
     held = []
-    monkeypatch.setattr("zonebloom.indexing.apply.commit_change", lambda *args: held.append(args[2]) or args[1])
-    zb.open_index(root).refresh(**options)
+    monkeypatch.setattr(f"zonebloom.indexing.{module}.commit_change", lambda *args: held.append(args[2]) or args[1])
+    work()
     monkeypatch.undo()
     return held[0]
 
@@ -71,7 +71,7 @@ def change_of_a_refresh(root: Path, monkeypatch, **options) -> Change:
 def test_refreshes_of_different_files_both_land(lake, monkeypatch):
     store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     write(lake / "a.parquet", range(1000, 1100))
-    first = change_of_a_refresh(lake, monkeypatch, paths=["a.parquet"])
+    first = change_of(monkeypatch, lambda: zb.open_index(lake).refresh(paths=["a.parquet"]))
     write(lake / "b.parquet", range(2000, 2100))
     zb.open_index(lake).refresh(paths=["b.parquet"])
     assert commit_change(store, base, first).version == 3
@@ -89,7 +89,7 @@ def test_the_same_new_file_lands_once(lake, monkeypatch):
     store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     write(lake / "a.parquet", range(1000, 1100))
     write(lake / "b.parquet", range(2000, 2100))
-    both = change_of_a_refresh(lake, monkeypatch)
+    both = change_of(monkeypatch, zb.open_index(lake).refresh)
     zb.open_index(lake).refresh(paths=["a.parquet"])
     following = commit_change(store, base, both)
     index = zb.open_index(lake)
@@ -102,7 +102,7 @@ def test_the_same_new_file_lands_once(lake, monkeypatch):
 def test_a_change_that_is_there_already_makes_no_version(lake, monkeypatch):
     store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     write(lake / "a.parquet", range(1000, 1100))
-    same = change_of_a_refresh(lake, monkeypatch)
+    same = change_of(monkeypatch, zb.open_index(lake).refresh)
     zb.open_index(lake).refresh()
     assert commit_change(store, base, same).version == 2
     assert list_versions(store) == [1, 2]
@@ -112,7 +112,7 @@ def test_a_change_that_is_there_already_makes_no_version(lake, monkeypatch):
 def test_the_same_file_in_two_states_overlaps_and_names_the_winner(lake, monkeypatch):
     store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     write(lake / "a.parquet", range(1000, 1100))
-    old = change_of_a_refresh(lake, monkeypatch)
+    old = change_of(monkeypatch, zb.open_index(lake).refresh)
     write(lake / "a.parquet", range(1100, 1200), extra=7)
     zb.open_index(lake).refresh()
     with pytest.raises(ConcurrentCommitError, match=r"file a.parquet .* version 2 \(refresh, committed 2"):
@@ -144,7 +144,7 @@ def test_optimize_and_refresh_both_land(lake, monkeypatch):
     store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     for number in range(2):
         write(lake / f"x{number}.parquet", range(10_000 + number * 9000, 19_000 + number * 9000))
-    change = change_of_a_refresh(lake, monkeypatch)
+    change = change_of(monkeypatch, zb.open_index(lake).refresh)
     zb.open_index(lake).refresh(paths=["x0.parquet"])
     assert zb.open_index(lake).optimize().version == 3
     assert commit_change(store, base, change).version == 4
@@ -158,24 +158,20 @@ def test_the_same_segments_are_not_merged_twice(lake, monkeypatch):
     store = LocalStore(index_of(lake))
     write(lake / "x.parquet", range(5000, 7000))
     zb.open_index(lake).refresh()
-    base = read_version(store, 2)
-    held = []
-    monkeypatch.setattr("zonebloom.indexing.optimize.commit_change", lambda *args: held.append(args[2]) or args[1])
-    zb.open_index(lake).optimize()
-    monkeypatch.undo()
+    base, merge = read_version(store, 2), change_of(monkeypatch, zb.open_index(lake).optimize, "optimize")
     assert zb.open_index(lake).optimize().version == 3
     num_zones = zb.open_index(lake).indexed_columns()[0].num_zones
     with pytest.raises(ConcurrentCommitError, match=r"segments of column k .* version 3 \(optimize"):
-        commit_change(store, base, held[0])
+        commit_change(store, base, merge)
     assert list_versions(store) == [1, 2, 3]
     assert zb.open_index(lake).indexed_columns()[0].num_zones == num_zones
-    assert not any((store.root / path).exists() for path in held[0].written)
+    assert not any((store.root / path).exists() for path in merge.written)
 
 
 def test_a_new_column_and_a_refresh_both_land(lake, monkeypatch):
     store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     write(lake / "a.parquet", range(1000, 1100))
-    change = change_of_a_refresh(lake, monkeypatch)
+    change = change_of(monkeypatch, zb.open_index(lake).refresh)
     (lake / "a.parquet").rename(lake / "_aside")
     zb.build_index(lake, "s", rows_per_zone=20)
     (lake / "_aside").rename(lake / "a.parquet")
@@ -267,14 +263,11 @@ def test_segments_are_not_merged_without_what_a_restore_made_live_again(lake, mo
     index = zb.build_index(lake, "k", rows_per_zone=10, overwrite=True, workers=1)  # version 2: one segment
     (lake / "f0.parquet").rename(lake / "_aside")
     index.refresh()
-    base, held = read_version(store, 3), []
-    monkeypatch.setattr("zonebloom.indexing.optimize.commit_change", lambda *args: held.append(args[2]) or args[1])
-    index.optimize()
-    monkeypatch.undo()
+    base, merge = read_version(store, 3), change_of(monkeypatch, index.optimize, "optimize")
     (lake / "_aside").rename(lake / "f0.parquet")
     index.restore(2)
     with pytest.raises(ConcurrentCommitError, match=r"segments of column k .* version 4 \(restore"):
-        commit_change(store, base, held[0])
+        commit_change(store, base, merge)
     assert zb.open_index(lake).search("k = 50", strict=True).kept.zones == 1
 
 

@@ -38,70 +38,50 @@ class Faults:
     """Counts the writes of the local store, and spoils number `at` of them."""
 
     def __init__(self, at: int | None = None, kind: str = "", between: Callable[[], object] = lambda: None) -> None:
-        self.at = at
-        self.kind = kind
-        self.between = between
+        self.at, self.kind, self.between = at, kind, between
         self.count = 0
-        self.has_struck = False
-        self.is_armed = True
-        self.genuine = (LocalStore.create, LocalStore.writing, LocalStore.delete)
+        self.has_struck, self.is_armed = False, True
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[Faults]:
-        create, writing, delete = self.genuine
+        create, writing, delete = LocalStore.create, LocalStore.writing, LocalStore.delete
 
         def faulty_create(store, path, data):
-            kind = self.strikes()
-            if kind in ("partial", "torn"):
-                create(store, path, data[: len(data) // 2])
-                if kind == "torn":
-                    return True
-            if kind in ("fail", "partial"):
-                raise StorageError(f"cannot write {path}: injected")
-            done = create(store, path, data)
-            if kind == "fail after":
-                raise StorageError(f"cannot write {path}: injected")
-            return create(store, path, data) if kind == "twice" else done
+            with self.failing(path) as kind:
+                done = create(store, path, part_of(data, kind))
+                return create(store, path, data) if kind == "twice" else done
 
         @contextlib.contextmanager
         def faulty_writing(store, path):
-            kind = self.strikes()
-            if kind == "fail":
-                raise StorageError(f"cannot write {path}: injected")
-            with writing(store, path) as file:
-                yield file
-            target = store.root / path
-            if kind in ("partial", "torn"):
-                target.write_bytes(target.read_bytes()[: target.stat().st_size // 2])
-            if kind == "twice":
-                target.write_bytes(target.read_bytes())
-            if kind in ("fail after", "partial"):
-                raise StorageError(f"cannot write {path}: injected")
+            with self.failing(path) as kind:
+                with writing(store, path) as file:
+                    yield file
+                if kind:
+                    (store.root / path).write_bytes(part_of((store.root / path).read_bytes(), kind))
 
         def faulty_delete(store, path):
-            kind = self.strikes()
-            if kind in ("fail", "partial"):
-                raise StorageError(f"cannot delete {path}: injected")
-            if kind != "torn":
-                delete(store, path)
-            if kind == "fail after":
-                raise StorageError(f"cannot delete {path}: injected")
-            if kind == "twice":
-                delete(store, path)
+            with self.failing(path) as kind:
+                for _ in range({"partial": 0, "torn": 0, "twice": 2}.get(kind, 1)):
+                    delete(store, path)
 
         with pytest.MonkeyPatch.context() as patch:
-            for name, replacement in zip(
-                ("create", "writing", "delete"), (faulty_create, faulty_writing, faulty_delete), strict=True
-            ):
-                patch.setattr(LocalStore, name, replacement)
+            for name, faulty in (("create", faulty_create), ("writing", faulty_writing), ("delete", faulty_delete)):
+                patch.setattr(LocalStore, name, faulty)
             yield self
+
+    @contextlib.contextmanager
+    def failing(self, path: str) -> Iterator[str]:
+        """Gives the fault of the write that is to be done now, and raises its error before or after it."""
+        kind = self.strikes()
+        if kind != "fail":
+            yield kind
+        if kind in ("fail", "fail after", "partial"):
+            raise StorageError(f"cannot write {path}: injected")
 
     def strikes(self) -> str:
         """The fault of the write that is to be done now."""
-        if not self.is_armed:
-            return ""
-        number, self.count = self.count, self.count + 1
-        if number != self.at:
+        number, self.count = self.count, self.count + self.is_armed
+        if not self.is_armed or number != self.at:
             return ""
         self.has_struck = True
         if self.kind == "delayed":
@@ -109,6 +89,10 @@ class Faults:
             self.between()
             self.is_armed = True
         return self.kind
+
+
+def part_of(data: bytes, kind: str) -> bytes:
+    return data[: len(data) // 2] if kind in ("partial", "torn") else data
 
 
 @pytest.fixture(scope="module")
@@ -130,78 +114,49 @@ def template(tmp_path_factory):
     return root
 
 
-def build(root: Path) -> None:
-    zb.build_index(root, ["k", "s"], rows_per_zone=10, index=root / "_other", workers=1)
+ELSEWHERE = ("build", "build in steps")
+OPERATIONS: dict[str, Callable[[Path], object]] = {
+    "build": lambda root: zb.build_index(root, ["k", "s"], rows_per_zone=10, index=root / "_other", workers=1),
+    "build in steps": lambda root: zb.build_index(
+        root, "k", rows_per_zone=10, index=root / "_other", kind="both", commit_every=80, workers=1
+    ),
+    "build of another column": lambda root: zb.build_index(
+        root, "s", rows_per_zone=10, workers=1, overwrite=True, kind="locator"
+    ),
+    "refresh": lambda root: zb.open_index(root).refresh(workers=1),
+    "refresh in steps": lambda root: zb.open_index(root).refresh(workers=1, commit_every=40),
+    "quick refresh": lambda root: zb.open_index(root).refresh("quick"),
+    "full refresh": lambda root: zb.open_index(root).refresh("full", rows_per_zone=20, workers=1),
+    "optimize": lambda root: zb.open_index(root).optimize(),
+    "vacuum": lambda root: zb.open_index(root).vacuum(older_than=timedelta(0)),
+    "restore": lambda root: zb.open_index(root).restore(list_versions(LocalStore(root / "_zonebloom"))[0]),
+}
 
 
-def build_in_steps(root: Path) -> None:
-    options = {"kind": "both", "commit_every": 80, "workers": 1}
-    zb.build_index(root, "k", rows_per_zone=10, index=root / "_other", **options)
-
-
-def build_another_column(root: Path) -> None:
-    zb.build_index(root, "s", rows_per_zone=10, workers=1, overwrite=True, kind="locator")
-
-
-def refresh(root: Path) -> None:
-    zb.open_index(root).refresh(workers=1)
-
-
-def refresh_in_steps(root: Path) -> None:
-    zb.open_index(root).refresh(workers=1, commit_every=40)
-
-
-def refresh_quick(root: Path) -> None:
-    zb.open_index(root).refresh("quick")
-
-
-def refresh_full(root: Path) -> None:
-    zb.open_index(root).refresh("full", rows_per_zone=20, workers=1)
-
-
-def optimize(root: Path) -> None:
-    zb.open_index(root).optimize()
-
-
-def vacuum(root: Path) -> None:
-    zb.open_index(root).vacuum(older_than=timedelta(0))
-
-
-def restore(root: Path) -> None:
-    zb.open_index(root).restore(list_versions(LocalStore(root / "_zonebloom"))[0])
-
-
-OPERATIONS = (
-    *(build, build_in_steps, build_another_column, refresh, refresh_in_steps, refresh_quick, refresh_full, optimize),
-    *(vacuum, restore),
-)
-
-
-def finish(root: Path, operation) -> None:
+def finish(root: Path, name: str) -> None:
     """What was begun comes to its end, without help, and all that is unknown is indexed."""
-    if operation in (vacuum, optimize):
-        refresh(root)  # they refuse while the current version is damaged
+    if name in ("vacuum", "optimize"):
+        OPERATIONS["refresh"](root)  # they refuse while the current version is damaged
     try:
-        operation(root)
+        OPERATIONS[name](root)
     except zb.errors.IndexExistsError:
-        assert operation in (build, build_in_steps)
-    if operation in (build, build_in_steps):
-        assert zb.open_index(root / "_other").refresh(check=True).unreadable == ()
-        assert_every_row_is_found(root, zb.open_index(root / "_other"), is_fresh=True)
-    assert zb.open_index(root).refresh(check=True, workers=1).unreadable == ()
-    assert_every_row_is_found(root, zb.open_index(root), is_fresh=True)
+        assert name in ELSEWHERE
+    for place in (root / "_other", root) if name in ELSEWHERE else (root,):
+        assert zb.open_index(place).refresh(check=True, workers=1).unreadable == ()
+        assert_every_row_is_found(root, zb.open_index(place), is_fresh=True)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
-def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, operation, figure):
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, name, figure):
+    operation = OPERATIONS[name]
     numbers = itertools.count()
     root = tmp_path / "lake"
     injected = raised = 0
 
     def another_writer() -> None:
-        name = f"z{next(numbers)}.parquet"
-        write(root / name, range(9000, 9010))
-        zb.open_index(root).refresh(paths=[name], workers=1)
+        path = f"z{next(numbers)}.parquet"
+        write(root / path, range(9000, 9010))
+        zb.open_index(root).refresh(paths=[path], workers=1)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of what is damaged
@@ -223,7 +178,7 @@ def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, operation, fi
                 except expected:
                     raised += 1
             assert faults.has_struck, (at, kind)
-            assert {*root.rglob("*")} == files or (operation, kind) != (optimize, "fail"), at
+            assert {*root.rglob("*")} == files or (name, kind) != ("optimize", "fail"), at
             injected += 1
             assert list_versions(LocalStore(root / "_zonebloom"))[-1] >= before
             index = zb.open_index(root)
@@ -234,8 +189,7 @@ def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, operation, fi
             if list_versions(LocalStore(root / "_other")):
                 with contextlib.suppress(zb.errors.CorruptIndexError):  # its only version may be torn
                     assert_every_row_is_found(root, zb.open_index(root / "_other"))
-            finish(root, operation)
+            finish(root, name)
             shutil.rmtree(root)
     assert raised < injected
-    name = operation.__name__.replace("_", " ")
     figure(f"faults in {name}: {injected} injected at {num_writes} writes, {raised} raised, 0 rows lost")

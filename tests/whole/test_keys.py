@@ -186,6 +186,7 @@ DOORS = {
     "isin": lambda index, column, values: index.to_table(zb.col(column).isin(values)),
     "search": lambda index, column, values: index.search(column=column, values=values),
     "explain": lambda index, column, values: index.explain(column=column, values=values),
+    "locate exactly": lambda index, column, values: index.locate(column, values, exact=True),
     **{
         name: (lambda index, *keys, name=name: getattr(index, name)(*keys))
         for name in ("exists", "locate", "files_for")

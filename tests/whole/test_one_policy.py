@@ -16,21 +16,10 @@ from tests.conftest import Lake
 from zonebloom.errors import PredicateError
 
 CONDITIONS = [
-    "amount = 'x'",  # of a column without filters
-    "amount IN ('1.5', 'x')",
-    "amount > 'x'",
-    "NOT (amount = 'x')",
-    "user_id = 'u-1' OR amount = 'x'",
-    "device_id = 'x'",
-    "day = 'x'",  # of folders
-    "device_id = 'x' AND day = 1",
-    "amount = '1.5'",
-    "amount > 5",
-    "device_id = 1.5",
-    "day = '1'",
-    "CAST(user_id AS VARCHAR) = 'u-1'",
-    "CAST(note AS BIGINT) = 5",
-    pc.field("amount") == pc.scalar("x"),
+    *("amount = 'x'", "amount IN ('1.5', 'x')", "amount > 'x'", "NOT (amount = 'x')"),  # of a column without filters
+    *("user_id = 'u-1' OR amount = 'x'", "device_id = 'x'", "day = 'x'", "device_id = 'x' AND day = 1"),
+    *("amount = '1.5'", "amount > 5", "device_id = 1.5", "day = '1'", "CAST(user_id AS VARCHAR) = 'u-1'"),
+    *("CAST(note AS BIGINT) = 5", pc.field("amount") == pc.scalar("x")),
 ]
 REFUSED = 8
 """So many of them at least, the first ones, are refused."""

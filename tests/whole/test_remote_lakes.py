@@ -360,14 +360,11 @@ def test_throttling_and_bad_connections_only_take_time(s3: Bucket, flat_lake: La
 # --- damage and outages -----------------------------------------------------------------------------------------------
 
 
+LAYOUTS, DAMAGES = ("zones", "slices", "locator"), ("missing", "short", "page", "changed")
+
+
 @pytest.mark.parametrize(
-    ("folder", "layout", "damage"),
-    some(
-        itertools.product(
-            ["columns", "fragments"], ["zones", "slices", "locator"], ["missing", "short", "page", "changed"]
-        ),
-        each=5,
-    ),
+    ("folder", "layout", "damage"), some(itertools.product(["columns", "fragments"], LAYOUTS, DAMAGES), each=5)
 )
 def test_damage_keeps_rows_and_is_repaired(s3: Bucket, make_lake, layout, damage, folder):
     lake = make_lake((2000, 2000))

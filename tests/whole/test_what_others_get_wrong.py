@@ -79,28 +79,19 @@ def test_05_padding_and_case_are_not_folded(lake):
     assert index.to_table("c ILIKE 'A'").num_rows == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("NOT c = 1", [2, 3]),
-        ("c != 1", [2, 3]),
-        ("c <> 1", [2, 3]),
-        ("c NOT IN (1, 2)", [3]),
-        ("NOT (c IN (1, 2) OR c = 3)", []),
-        ("c IS NOT NULL", [1, 2, 3]),
-        ("NOT (c = 1 AND c = 2)", [1, 2, 3]),
-        ("NOT NOT c = 1", [1]),
-        ("NOT c IS NULL", [1, 2, 3]),
-        ("c NOT IN (1, NULL)", []),
-        ("c IS DISTINCT FROM 1", [None, 2, 3]),
-        ("NOT c IS NOT DISTINCT FROM 1", [None, 2, 3]),
-        ("c IS NOT DISTINCT FROM NULL", [None]),
-    ],
-)
-def test_06_negations_lose_no_row(lake, text, expected):
+def test_06_negations_lose_no_row(lake):
     index = zb.build_index(lake(column([1, None, 2, 3])), "c", rows_per_zone=1)
-    rows = index.to_table(text)["c"].to_pylist()
-    assert sorted(rows, key=str) == sorted(expected, key=str)
+    for texts, expected in (
+        (("NOT c = 1", "c != 1", "c <> 1"), [2, 3]),
+        (("c IS NOT NULL", "NOT (c = 1 AND c = 2)", "NOT c IS NULL"), [1, 2, 3]),
+        (("c IS DISTINCT FROM 1", "NOT c IS NOT DISTINCT FROM 1"), [None, 2, 3]),
+        (("NOT (c IN (1, 2) OR c = 3)", "c NOT IN (1, NULL)"), []),
+        (("c NOT IN (1, 2)",), [3]),
+        (("NOT NOT c = 1",), [1]),
+        (("c IS NOT DISTINCT FROM NULL",), [None]),
+    ):
+        for text in texts:
+            assert index.to_table(text)["c"].to_pylist() == expected, text
 
 
 def test_10_a_filter_is_not_asked_with_the_bytes_of_another_type(tmp_path):
