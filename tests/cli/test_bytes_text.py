@@ -92,6 +92,8 @@ def test_bytes_of_a_fixed_width_are_written_as_they_are_or_in_hex(root, run, tmp
 
 def test_numbers_that_json_has_not_are_null_inside_maps_too(tmp_path, run):
     values = pa.array([[("k", float("nan"))]], pa.map_(pa.string(), pa.float64()))
-    pq.write_table(pa.table({"id": [1], "map": values}), tmp_path / "part-0.parquet")
+    columns = {"id": [1], "map": values, "nan": [float("nan")], "infinite": [float("inf")], "half": [0.5]}
+    pq.write_table(pa.table(columns), tmp_path / "part-0.parquet")
     run("build", tmp_path, "-c", "id")
-    assert json.loads(run("scan", tmp_path, "-w", "id = 1", "-f", "json").out) == {"id": 1, "map": [["k", None]]}
+    row = run("scan", tmp_path, "-w", "id = 1", "-f", "json").document
+    assert row == {"id": 1, "map": [["k", None]], "nan": None, "infinite": None, "half": 0.5}

@@ -103,16 +103,15 @@ def test_json_is_json_for_every_command(name, flat_lake, tmp_path, run):
     (tmp_path / "ids.txt").write_text("u\n")
     zones = zb.open_index(root).zone_table("user_id").to_arrow()
     pq.write_table(zones, tmp_path / "zones.parquet")
+    listed = ("-c", "user_id", "--values", tmp_path / "ids.txt")
     more = {
+        **dict.fromkeys(("erase", "exists", "locate"), listed),
         "add-blooms": ("-c", "device_id", "-o", tmp_path / "copies"),
         "build": ("-c", "device_id"),
         "delete": ("--yes",),
-        "erase": ("-c", "user_id", "--values", tmp_path / "ids.txt"),
-        "exists": ("-c", "user_id", "--values", tmp_path / "ids.txt"),
         "explain": ("-w", "user_id = 'u'"),
         "lance export": ("-c", "user_id", "-o", tmp_path / "z.arrow"),
         "lance import": ("-i", tmp_path / "zones.parquet", "-c", "user_id", "--index", tmp_path / "index"),
-        "locate": ("-c", "user_id", "--values", tmp_path / "ids.txt"),
         "report": ("-o", tmp_path / "report.html"),
         "restore": ("1",),
         "scan": ("-w", "amount IS NOT NULL", "--limit", "1"),
@@ -237,12 +236,8 @@ def test_names_are_utf8_in_any_locale(tmp_path, locale):
     pq.write_table(pa.table({"Straße": ["x"], "名前": [1]}), tmp_path / "é.parquet")
     zb.build_index(tmp_path, "Straße")
     odd = {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = subprocess.run(
-        [sys.executable, "-m", "zonebloom", "scan", str(tmp_path), "-w", "Straße = 'x'"],
-        capture_output=True,
-        check=False,
-        env=os.environ | odd,
-    )
+    command = [sys.executable, "-m", "zonebloom", "scan", str(tmp_path), "-w", "Straße = 'x'"]
+    done = subprocess.run(command, capture_output=True, check=False, env=os.environ | odd)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode() == "Straße,名前\nx,1\n"
 
@@ -263,9 +258,8 @@ def test_an_error_of_ours_is_one_line_and_verbose_shows_where(built, capsys, mon
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_verbose_changes_no_status(built, capsys, monkeypatch, place):
     wrong = ["search", str(built), "-w", "user_id ="]
-    monkeypatch.setattr(
-        sys, "argv", ["zonebloom", *(["--verbose", *wrong] if place == "before" else [*wrong, "--verbose"])]
-    )
+    arguments = ["--verbose", *wrong] if place == "before" else [*wrong, "--verbose"]
+    monkeypatch.setattr(sys, "argv", ["zonebloom", *arguments])
     assert cli.run() == 2
     assert "Traceback" in capsys.readouterr().err
 

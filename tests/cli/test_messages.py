@@ -37,10 +37,7 @@ def data(tmp_path_factory):
 
 
 SEARCHES = [
-    (
-        "WHERE user_id = 'x'",
-        "cannot be read near 'WHERE' at character 1: WHERE user_id = 'x'; leave the word WHERE away",
-    ),
+    ("WHERE user_id = 'x'", "near 'WHERE' at character 1: WHERE user_id = 'x'; leave the word WHERE away"),
     ("user_id = 'x", "a quote is not closed"),
     (f"user_id = {UUID}", "put the text in single quotes"),
     (f'user_id = "{UUID}"', "text goes in single quotes"),
@@ -57,12 +54,7 @@ COMMANDS = [
     ("search {}/bare -w x=1", 2, "no index beside {}/bare or in it; make one with `zonebloom build`"),
     ("delete {}/bare --yes", 2, "no index beside {}/bare or in it: nothing to remove"),
     ("vacuum {}/bare", 2, "no index beside {}/bare or in it: nothing to remove"),
-    (
-        "build {}/lake -c user_id",
-        2,
-        "is already indexed at",
-        "`zonebloom refresh` brings it up to date; or add --overwrite",
-    ),
+    ("build {}/lake -c user_id", 2, "is already indexed at", "refresh` brings it up to date; or add --overwrite"),
     ("build {}/lake -c day", 2, "day is a partition column"),
     ("build {}/lake -c tags", 2, "must be of a type that can be hashed, got list"),
     ("whatif {}/lake -c tags", 2, ""),
@@ -70,7 +62,6 @@ COMMANDS = [
     ("build {}/lake/*.parquet -c a", 1, "give the folder: globs are not read"),
     ("build {}/nowhere -c a", 1, "/nowhere does not exist"),
     ("search {}/lake -w user_id = 'x'", 2, "put the whole condition in quotes"),
-    ("search {}/lake", 2, "no condition to search for; give --where"),
     ("search {}/lake -c user_id", 2, "a column without values; give --where"),
     ("whatif {}/lake -c day", 2, "day is a partition column"),
     ("report {}/lake -o {}/r", 2, "--output {}/r does not end in .html"),
@@ -78,11 +69,7 @@ COMMANDS = [
     ("lance export {}/lake -c user_id", 2, "{}/lake is no Lance table; --output FILE writes its zones to a file"),
     ("lance import {}/bare -c user_id", 2, "{}/bare is no Lance table; --input FILE takes exported zones"),
     ("vacuum {}/lake --older-than 7days", 2, "--older-than '7days' is no time; write 7d, 12h or 30m"),
-    (
-        "lance export {}/lake -c amount -o {}/x.arrow",
-        2,
-        "column amount is not indexed; zonebloom build PATH --column amount",
-    ),
+    ("lance export {}/lake -c amount -o {}/x.arrow", 2, "amount is not indexed; zonebloom build PATH --column amount"),
 ]
 
 
@@ -118,19 +105,14 @@ def test_advice_of_a_locator_without_filters_is_a_command(data, run, tmp_path):
     index = zb.build_index(data / "bare", "user_id", kind="locator", index=tmp_path / "index")
     with pytest.raises(zb.ZoneBloomError, match='mode="full", kind="both"'):
         index.zone_table("user_id")
-    place = ("--index", str(tmp_path / "index"), "-o", str(tmp_path / "x.arrow"))
-    assert (
-        "`zonebloom refresh PATH --mode full --kind both`"
-        in run("lance", "export", str(data / "bare"), "-c", "user_id", *place)[2]
-    )
+    options = ("-c", "user_id", "--index", tmp_path / "index", "-o", tmp_path / "x.arrow")
+    told = run("lance", "export", data / "bare", *options).err
+    assert "`zonebloom refresh PATH --mode full --kind both`" in told
 
 
 def test_files_without_filters_of_their_own_say_how_to_get_some(data, run):
-    assert run("blooms", str(data / "polars")) == (
-        0,
-        "",
-        "no file has one; `zonebloom add-blooms` writes copies that do\n",
-    )
+    told = "no file has one; `zonebloom add-blooms` writes copies that do\n"
+    assert run("blooms", data / "polars") == (0, "", told)
 
 
 def test_rows_without_a_condition_need_a_limit(data, run):

@@ -41,13 +41,6 @@ def test_refresh_adds_and_drops_what_changed(lake, run):
     assert run("status", lake, "--format", "json").document["columns"][0]["kind"] == "both"
 
 
-def test_an_unknown_mode_is_the_callers_mistake(lake, run):
-    done = run("refresh", lake, "--mode", "sideways")
-    assert done.code == 2
-    assert "'incremental', 'quick', 'full'" in done.err
-    assert len(done.err.splitlines()) == 1
-
-
 def test_versions_restore_and_vacuum(lake, run):
     write(lake / "day=2/b.parquet", [7777])
     assert run("refresh", lake).code == 0
