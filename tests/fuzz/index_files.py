@@ -164,21 +164,26 @@ def mutated_json(value: Any, chance: random.Random) -> Any:
     return value
 
 
-def mutated_slice_metadata(data: bytes, chance: random.Random) -> bytes:
+def with_metadata(data: bytes, change: Callable[[dict[bytes, bytes]], object]) -> bytes:
     """A slice segment whose schema has other metadata; the rows stay where they were, if the head has room."""
-    start = 8
-    schema = pa.ipc.read_schema(pa.py_buffer(data)[start:])
-    size = schema.serialize().size
+    schema = pa.ipc.read_schema(pa.py_buffer(data)[8:])
     metadata = dict(schema.metadata)
-    key = chance.choice((b"zonebloom.slices", b"zonebloom.zones"))
-    if key == b"zonebloom.slices" and chance.random() < 0.9:
-        metadata[key] = json.dumps(mutated_json(json.loads(metadata[key]), chance)).encode()
-    elif chance.random() < 0.9:
-        metadata[key] = base64.b64encode(mutated_bytes(base64.b64decode(metadata[b"zonebloom.zones"]), chance))
-    else:
-        metadata[key] = mutated_bytes(metadata[key], chance)
+    change(metadata)
     head = schema.with_metadata(metadata).serialize().to_pybytes()
-    return data[:start] + head + data[start + size :]
+    return data[:8] + head + data[8 + schema.serialize().size :]
+
+
+def mutated_slice_metadata(data: bytes, chance: random.Random) -> bytes:
+    def change(metadata: dict[bytes, bytes]) -> None:
+        key = chance.choice((b"zonebloom.slices", b"zonebloom.zones"))
+        if key == b"zonebloom.slices" and chance.random() < 0.9:
+            metadata[key] = json.dumps(mutated_json(json.loads(metadata[key]), chance)).encode()
+        elif chance.random() < 0.9:
+            metadata[key] = base64.b64encode(mutated_bytes(base64.b64decode(metadata[b"zonebloom.zones"]), chance))
+        else:
+            metadata[key] = mutated_bytes(metadata[key], chance)
+
+    return with_metadata(data, change)
 
 
 def repaired(files: dict[str, bytes], version: str) -> None:
@@ -208,11 +213,6 @@ def sealed(body: Any) -> bytes:
     ).encode()
 
 
-def shifted(entry: dict[str, Any], by: int) -> None:
-    """Let the head of a segment have `by` bytes more."""
-    entry["spans"][0][0] += by
-
-
 def mutated(subject: Subject, kind: str, chance: random.Random, *, is_author: bool) -> dict[str, bytes]:
     """The files of the index with one of them changed; by an author with checksums that are right."""
     files = dict(subject.files)
@@ -232,7 +232,7 @@ def mutated(subject: Subject, kind: str, chance: random.Random, *, is_author: bo
     if kind == "slices metadata":
         files[path] = mutated_slice_metadata(files[path], chance)
         assert entry is not None
-        shifted(entry, len(files[path]) - len(subject.files[path]))
+        entry["spans"][0][0] += len(files[path]) - len(subject.files[path])
         files[subject.version] = sealed(body)
     else:
         files[path] = mutated_bytes(files[path], chance)

@@ -84,16 +84,12 @@ def addresses(reader, zones) -> list[int]:
     return reader.positions.addresses[zones].tolist()
 
 
+KINDS = st.sampled_from(["locator", "slices", "zones"])
+FRAGMENTS = st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True)
+
+
 @given(
-    segments=st.lists(
-        st.tuples(
-            st.sampled_from(["locator", "slices", "zones"]),
-            st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True),
-            st.booleans(),
-        ),
-        min_size=1,
-        max_size=5,
-    ),
+    segments=st.lists(st.tuples(KINDS, FRAGMENTS, st.booleans()), min_size=1, max_size=5),
     asked=st.lists(st.integers(-20, 620), min_size=1, max_size=6),
 )
 @settings(max_examples=at_depth(300, 40), deadline=None)
@@ -111,15 +107,9 @@ def test_every_zone_has_the_answer_of_its_cheapest_sound_segment(segments, asked
         may = np.zeros(len(whole), np.bool_)
         may[whole.candidates(hashes)] = True
         reached = np.isin(whole.positions.addresses, addresses(reader, candidates))
-        truth = [
-            value // 100 * 4 + value % 100 // 10
-            for value in asked
-            if value >= 0 and value // 100 in fragment_ids and value % 100 < 35
-        ]
-        places = {
-            (fragment, zone): 4 * fragment_ids.index(fragment) + zone for fragment in fragment_ids for zone in range(4)
-        }
-        assert all(reached[places[number // 4, number % 4]] for number in truth)
+        for value in asked:
+            if value // 100 in fragment_ids and value % 100 < 35:
+                assert reached[4 * fragment_ids.index(value // 100) + value % 100 // 10]
         assert not (reached & ~may & ~is_lost).any(), "a sound segment excludes it"
         keys, zones = reader.zones_of_each(hashes)
         assert sorted(set(addresses(reader, zones))) == sorted(set(addresses(reader, candidates)))
@@ -180,13 +170,8 @@ def test_what_cannot_be_opened_leaves_its_zones_to_others_or_uncovered():
     filters = table_of(0)
     lost = (Reason(ReasonCode.SEGMENT_CORRUPT, "gone"),)
     entries = [entry_of(filters), entry_of(table_of(0, 1), "locator")]
-    reader = ColumnReader(
-        entries,
-        lambda wanted: [
-            OpenedSegment(value, filters) if value is entries[0] else OpenedSegment(value, None, lost)
-            for value in wanted
-        ],
-    )
+    opened = {entries[0].path: (filters,), entries[1].path: (None, lost)}
+    reader = ColumnReader(entries, lambda wanted: [OpenedSegment(entry, *opened[entry.path]) for entry in wanted])
     assert reader.candidates(hashes_of(5)).tolist() == [0]
     assert reader.covered.num_rows == 35
     assert reader.lost == list(lost)

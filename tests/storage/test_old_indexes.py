@@ -51,12 +51,8 @@ def test_the_index_of_each_release_is_read_and_goes_on(release, tmp_path):
 
 
 def assert_it_answers(index) -> None:
-    for where, ids in (
-        ("id = 150", [150]),
-        ("id = 1000", []),
-        ("name = 'n 41'", [41]),
-        ("code IN (7, 1393)", [1, 199]),
-    ):
+    answers = {"id = 150": [150], "id = 1000": [], "name = 'n 41'": [41], "code IN (7, 1393)": [1, 199]}
+    for where, ids in answers.items():
         result = index.search(where)
         assert (result.reasons, result.num_zones_kept, result.num_zones) == ((), len(ids), 10), where
         assert index.to_table(where)["id"].to_pylist() == ids
@@ -67,11 +63,8 @@ def assert_it_answers(index) -> None:
 
 def test_an_index_with_levels_is_read(lake):
     index = zb.open_index(lake)
-    assert {column.name: column.kind for column in index.indexed_columns()} == {
-        "id": "both",
-        "name": "bloom",
-        "code": "locator",
-    }
+    kinds = {column.name: column.kind for column in index.indexed_columns()}
+    assert kinds == {"id": "both", "name": "bloom", "code": "locator"}
     assert_it_answers(index)
     assert index.status().is_fresh
     assert index.verify(sample=1.0).is_sound

@@ -45,9 +45,8 @@ def locator(root: Path, count: int) -> Subject:
     [entry] = build(root, {3: values})
     rows = np.arange(0, 3000, 3000 // count)[:count]
     hashes = hashing.hash_array(values)[rows]
-    return Subject(
-        entry, root / entry.path, lambda: LocatorSegment(LocalStore(root), entry), hashes, set((rows // 10).tolist())
-    )
+    zones = set((rows // 10).tolist())
+    return Subject(entry, root / entry.path, lambda: LocatorSegment(LocalStore(root), entry), hashes, zones)
 
 
 @pytest.fixture(params=[(slices, 1), (slices, 2), (slices, FEW_HASHES + 1), (locator, 60), (locator, 61)])
