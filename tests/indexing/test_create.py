@@ -18,13 +18,7 @@ import pytest
 import zonebloom as zb
 from tests.child import run_python
 from tests.conftest import index_of
-from zonebloom.errors import (
-    ColumnNotFoundError,
-    IndexExistsError,
-    IndexNotFoundError,
-    InvalidArgumentError,
-    StaleIndexError,
-)
+from zonebloom import errors
 from zonebloom.indexing import fill as building
 
 COLUMNS = ["user_id", "device_id", "trace", "note", "amount"]
@@ -133,7 +127,7 @@ def test_an_index_of_one_file_lies_beside_it(single_file):
 
 
 def test_a_list_of_files_needs_a_place(flat_lake):
-    with pytest.raises(InvalidArgumentError, match="index must name a folder"):
+    with pytest.raises(errors.InvalidArgumentError, match="index must name a folder"):
         zb.build_index([flat_lake.root / flat_lake.files[0]], "user_id")
 
 
@@ -145,10 +139,10 @@ def test_a_relative_path_is_as_good(flat_lake, monkeypatch):
 
 
 def test_there_must_be_an_index(tmp_path):
-    with pytest.raises(IndexNotFoundError, match=r"no index beside .*; make one with build_index"):
+    with pytest.raises(errors.IndexNotFoundError, match=r"no index beside .*; make one with build_index"):
         zb.open_index(tmp_path)
     (index_of(tmp_path) / "versions").mkdir(parents=True)
-    with pytest.raises(IndexNotFoundError, match=r"no index beside .*; make one with build_index"):
+    with pytest.raises(errors.IndexNotFoundError, match=r"no index beside .*; make one with build_index"):
         zb.open_index(tmp_path)
 
 
@@ -168,7 +162,7 @@ def test_columns_are_added_to_an_index(flat_lake):
 
 def test_an_indexed_column_is_not_built_twice_by_accident(flat_lake):
     zb.build_index(flat_lake.root, "user_id")
-    with pytest.raises(IndexExistsError, match=r"overwrite=True"):
+    with pytest.raises(errors.IndexExistsError, match=r"overwrite=True"):
         zb.build_index(flat_lake.root, ["device_id", "user_id"])
     again = zb.build_index(flat_lake.root, "user_id", rows_per_zone=77, overwrite=True)
     assert again.zone_table("user_id").rows_per_zone == 77
@@ -191,7 +185,7 @@ def test_adding_a_column_after_files_changed_keeps_the_first_honest(flat_lake):
     assert index.exists("user_id", ["new 5"]).to_pylist() == [True]
     live = {fragment.fragment_id for fragment in index._snapshot.fragments.values()}
     assert set(index.zone_table("device_id").positions.fragment_ids.tolist()) == live
-    with pytest.raises(StaleIndexError, match=r"400 without, first of part-0\.parquet: refresh"):
+    with pytest.raises(errors.StaleIndexError, match=r"400 without, first of part-0\.parquet: refresh"):
         index.zone_table("user_id")
     index.refresh()
     assert set(index.zone_table("user_id").positions.fragment_ids.tolist()) == live
@@ -202,7 +196,7 @@ def test_a_column_with_a_file_that_does_not_convert_has_no_whole_zone_table(tmp_
     pq.write_table(pa.table({"k": ["one"]}), tmp_path / "b.parquet")
     index = zb.build_index(tmp_path, "k", rows_per_zone=1)
     assert index.search("k = 5").kept.rows == 1
-    with pytest.raises(StaleIndexError, match=r"1 without, first of b\.parquet: its values do not convert"):
+    with pytest.raises(errors.StaleIndexError, match=r"1 without, first of b\.parquet: its values do not convert"):
         index.zone_table("k")
 
 
@@ -234,7 +228,7 @@ def test_any_name_of_a_column_is_a_folder(tmp_path, name):
 
 
 def test_unknown_columns_offer_the_nearest(flat_lake):
-    with pytest.raises(ColumnNotFoundError, match=r"no column user_ids in .*; did you mean user_id\?"):
+    with pytest.raises(errors.ColumnNotFoundError, match=r"no column user_ids in .*; did you mean user_id\?"):
         zb.build_index(flat_lake.root, "user_ids")
     index = zb.build_index(flat_lake.root, "user_id")
     for call in (
@@ -247,9 +241,9 @@ def test_unknown_columns_offer_the_nearest(flat_lake):
         lambda: index.to_table("user_id = 'x'", columns=["userid"]),
         lambda: index.explain("userid IS NULL"),
     ):
-        with pytest.raises(ColumnNotFoundError, match="did you mean user_id"):
+        with pytest.raises(errors.ColumnNotFoundError, match="did you mean user_id"):
             call()
-    assert not isinstance(ColumnNotFoundError("x"), ValueError)
+    assert not isinstance(errors.ColumnNotFoundError("x"), ValueError)
 
 
 def test_progress_counts_every_row_once(flat_lake):

@@ -73,10 +73,8 @@ def index_files(root: Path) -> list[Path]:
 
 
 def scan(root: Path, where: str, is_by_index: bool) -> pa.Table:
-    table = (
-        lance.dataset(str(root)).scanner(filter=where, use_scalar_index=is_by_index, with_row_address=True).to_table()
-    )
-    return table.sort_by("_rowaddr")
+    scanner = lance.dataset(str(root)).scanner(filter=where, use_scalar_index=is_by_index, with_row_address=True)
+    return scanner.to_table().sort_by("_rowaddr")
 
 
 def rows_scanned(root: Path, where: str) -> int:
@@ -89,11 +87,9 @@ def rows_scanned(root: Path, where: str) -> int:
 
 
 def assert_answers_are_right(root: Path) -> None:
-    keys = (
-        *("id = 3", "id = 51", "id = 102", "id = 103", "id = 950", "id = 1003", "id = -1", "id IN (12, 777, 5000)"),
-        "id IS NULL",
-    )
-    for where in (*keys, "id IS NOT NULL AND id < 20", "id = 103 OR u = 'u500'", "NOT (id = 103)"):
+    keys = [f"id = {key}" for key in (3, 51, 102, 103, 950, 1003, -1)]
+    others = ("id IN (12, 777, 5000)", "id IS NULL", "id = 103 OR u = 'u500'", "NOT (id = 103)")
+    for where in (*keys, *others, "id IS NOT NULL AND id < 20"):
         assert scan(root, where, INDEXED).equals(scan(root, where, PLAIN)), where
 
 
@@ -268,11 +264,7 @@ def test_an_export_that_a_cast_or_a_drop_overtakes_leaves_no_index(root, change,
 def test_an_index_of_no_column_is_damage(root):
     build(root).export_lance(root, "id")
     lances_own(root, "u")
-    table = lance.dataset(str(root))
-    options = {"fields": [99], "index_version": 0, "index_details": (BLOOM_DETAILS, b"")}
-    broken = Index(str(uuid.uuid4()), "gone_idx", dataset_version=table.version, fragment_ids={0}, **options)
-    operation = lance.LanceOperation.CreateIndex(new_indices=[broken], removed_indices=[])
-    lance.LanceDataset.commit(str(root), operation, read_version=table.version)
+    commit_index(root, str(uuid.uuid4()), "gone_idx", 99, {0})
     audit = audit_lance(root)
     damage = {index.name: index.damage for index in audit.indexes}
     assert "dropped or cast" in damage["gone_idx"][0]
@@ -380,27 +372,24 @@ def rewrite_index(root: Path, change) -> None:
     zones = reader.read_all().to_table()
     changed, nulls = change(zones, bytes(reader.read_global_buffer(int(zones.schema.metadata[b"null_bitmap"]))))
     name = str(uuid.uuid4())
-    (root / "_indices" / name).mkdir()
-    with LanceFileWriter(
-        str(root / "_indices" / name / "bloomfilter.lance"), changed.schema.remove_metadata()
-    ) as writer:
+    path = root / "_indices" / name / "bloomfilter.lance"
+    path.parent.mkdir()
+    with LanceFileWriter(str(path), changed.schema.remove_metadata()) as writer:
         for batch in changed.to_batches():
             writer.write_batch(batch)
         for key, value in changed.schema.metadata.items():
             writer.add_schema_metadata(key.decode(), value.decode())
         writer.add_schema_metadata("null_bitmap", str(writer.add_global_buffer(nulls)))
-    index = Index(
-        uuid=name,
-        name="id_idx",
-        fields=[0],
-        dataset_version=table.version,
-        fragment_ids=set(described.segments[0].fragment_ids),
-        index_version=0,
-        index_details=("/lance.index.pb.BloomFilterIndexDetails", b""),
-    )
     table.drop_index("id_idx")
+    commit_index(root, name, "id_idx", 0, set(described.segments[0].fragment_ids))
+
+
+def commit_index(root: Path, name: str, index_name: str, field: int, fragment_ids: set[int]) -> None:
+    version = lance.dataset(str(root)).version
+    options = {"index_version": 0, "index_details": (BLOOM_DETAILS, b"")}
+    index = Index(name, index_name, [field], version, fragment_ids, **options)
     operation = lance.LanceOperation.CreateIndex(new_indices=[index], removed_indices=[])
-    lance.LanceDataset.commit(str(root), operation, read_version=lance.dataset(str(root)).version)
+    lance.LanceDataset.commit(str(root), operation, read_version=version)
 
 
 def lost_by_lance(root: Path, where: str) -> list[int]:

@@ -162,12 +162,10 @@ def test_one_way_to_build_is_recommended(forecast, lake, tmp_path):
     few = zb.whatif(repeated, "key", rows_per_zone=ROWS_PER_ZONE)
     assert (few.verdict.is_useful, few.recommended) == (False, None)
     assert str(few).endswith("recommended: no index on key")
-    bloom = replace(
-        forecast, source="a lake", options=(replace(forecast.options[2], index_bytes=1), *forecast.options[:2], best)
-    )
-    assert bloom.command(bloom.recommended).startswith(
-        "zonebloom build 'a lake' -c key --kind bloom --sizing adaptive --"
-    )
+    options = (replace(forecast.options[2], index_bytes=1), *forecast.options[:2], best)
+    bloom = replace(forecast, source="a lake", options=options)
+    command = "zonebloom build 'a lake' -c key --kind bloom --sizing adaptive --"
+    assert bloom.command(bloom.recommended).startswith(command)
 
 
 def test_a_small_data_set_is_counted_and_not_estimated(tmp_path):
@@ -188,31 +186,6 @@ def uuid7s(first: int, count: int, random: np.random.Generator) -> pa.Array:
     return pa.array([str(value) for value in values])
 
 
-def test_a_sorted_column_is_named(tmp_path):
-    lake = write(tmp_path / "lake", lambda number: pa.array(np.arange(number * FILE_ROWS, (number + 1) * FILE_ROWS)))
-    forecast = zb.whatif(lake, "key", rows_per_zone=ROWS_PER_ZONE)
-    assert forecast.verdict.code == "SORTED"
-    assert "statistics" in forecast.verdict.message
-
-
-def test_without_statistics_the_zones_tell_what_is_sorted(tmp_path):
-    def rising(number):
-        return pa.array([f"{value:09}" for value in range(number * 5000, (number + 1) * 5000)])
-
-    lake = write(tmp_path / "lake", rising, write_statistics=False)
-    forecast = zb.whatif(lake, "key", rows_per_zone=64)
-    assert forecast.verdict.code == "SORTED"
-    assert "other zones" in forecast.verdict.message
-
-
-@pytest.mark.parametrize("values", [pa.array([7] * 5000), pa.nulls(5000, pa.string())])
-def test_a_constant_column_is_named(tmp_path, values):
-    lake = write(tmp_path / "lake", lambda _: values, 2)
-    forecast = zb.whatif(lake, "key", rows_per_zone=64)
-    assert forecast.verdict.code == "CONSTANT"
-    assert not forecast.verdict.is_useful
-
-
 def test_an_unsupported_type_is_named_and_nothing_else_said(tmp_path):
     lake = write(tmp_path / "lake", lambda _: pa.array([[1, 2]] * 10), 1)
     forecast = zb.whatif(lake, "key")
@@ -223,19 +196,35 @@ def test_an_unsupported_type_is_named_and_nothing_else_said(tmp_path):
 RANDOM = np.random.default_rng(3)
 
 
+ROWS = 5000
+
+
 @pytest.mark.parametrize(
-    ("values", "code"),
+    ("values", "code", "message"),
     [
-        (lambda number: uuid7s(number * 10**6, 6000, RANDOM), "SORTED"),
-        (lambda number: pa.array(np.repeat(number * 5 + np.arange(5), 5000)), "SORTED"),
-        (lambda _: pa.array(RANDOM.choice(["red", "green", "blue", "white"], 5000)), "LOW_CARDINALITY"),
-        (lambda _: pa.array([], pa.int64()), "NO_ROWS"),
+        (lambda number: pa.array(np.arange(number * ROWS, (number + 1) * ROWS)), "SORTED", "statistics"),
+        (lambda number: uuid7s(number * 10**6, 6000, RANDOM), "SORTED", ""),
+        (lambda number: pa.array(np.repeat(number * 5 + np.arange(5), ROWS)), "SORTED", ""),
+        (lambda _: pa.array(RANDOM.choice(["red", "green", "blue", "white"], ROWS)), "LOW_CARDINALITY", ""),
+        (lambda _: pa.array([], pa.int64()), "NO_ROWS", ""),
+        (lambda _: pa.array([7] * ROWS), "CONSTANT", ""),
+        (lambda _: pa.nulls(ROWS, pa.string()), "CONSTANT", ""),
     ],
-    ids=["ids that grow with time", "repeated values in order", "low cardinality", "no rows"],
+    ids=["sorted", "ids that grow with time", "repeated values in order", "few values", "no rows", "constant", "nulls"],
 )
-def test_a_verdict_is_named(tmp_path, values, code):
-    lake = write(tmp_path / "lake", values, row_group_size=1000)
-    assert zb.whatif(lake, "key", rows_per_zone=64).verdict.code == code
+def test_a_verdict_is_named(tmp_path, values, code, message):
+    verdict = zb.whatif(write(tmp_path / "lake", values, row_group_size=1000), "key", rows_per_zone=64).verdict
+    assert (verdict.code, verdict.is_useful) == (code, False)
+    assert message in verdict.message
+
+
+def test_without_statistics_the_zones_tell_what_is_sorted(tmp_path):
+    def rising(number):
+        return pa.array([f"{value:09}" for value in range(number * ROWS, (number + 1) * ROWS)])
+
+    lake = write(tmp_path / "lake", rising, write_statistics=False)
+    verdict = zb.whatif(lake, "key", rows_per_zone=64).verdict
+    assert (verdict.code, "other zones" in verdict.message) == ("SORTED", True)
 
 
 def test_a_few_frequent_keys_do_not_make_an_index_useless(tmp_path):
@@ -278,14 +267,14 @@ def test_a_file_that_cannot_be_read_is_passed_over(tmp_path):
 
 
 def test_mistakes_are_the_callers(lake):
-    with pytest.raises(ColumnNotFoundError, match=r"no column kee in .*; did you mean key"):
-        zb.whatif(lake, "kee")
-    with pytest.raises(InvalidArgumentError, match="fpp"):
-        zb.whatif(lake, "key", fpp=0.0)
-    with pytest.raises(InvalidArgumentError, match=r"one column, got \['key'\]; call whatif for each column"):
-        zb.whatif(lake, ["key"])
-    with pytest.raises(InvalidArgumentError, match="workers"):
-        zb.whatif(lake, "key", workers=0)
+    for arguments, options, told in (
+        (["kee"], {}, r"no column kee in .*; did you mean key"),
+        (["key"], {"fpp": 0.0}, "fpp"),
+        ([["key"]], {}, r"one column, got \['key'\]; call whatif for each column"),
+        (["key"], {"workers": 0}, "workers"),
+    ):
+        with pytest.raises((ColumnNotFoundError, InvalidArgumentError), match=told):
+            zb.whatif(lake, *arguments, **options)
 
 
 def test_the_command_prints_text_and_json(lake, run):
