@@ -284,6 +284,17 @@ def test_partitions_that_pyiceberg_cannot_write_are_told(catalog, tmp_path):
         iceberg.delete(table, "id", [1], index=tmp_path / "index")
 
 
+def test_dates_that_pyiceberg_cannot_write_are_told(catalog, tmp_path):
+    """pyiceberg 0.12 counts a file by Python's dates, which end with the year 9999."""
+    rows = pa.table({"id": [1, 2], "v": pa.array([0, 3_000_000], pa.date32())})
+    table = catalog.create_table("db.dates", rows.schema, properties={"write.metadata.metrics.default": "none"})
+    table.append(rows)
+    table.transaction().set_properties({"write.metadata.metrics.default": "full"}).commit_transaction()
+    index = zb.build_index(table, "id", index=tmp_path / "index")
+    with pytest.raises(DataFileError, match="must be one that pyiceberg can rewrite"):
+        iceberg.delete(table, "id", [1], index=index)
+
+
 PAIR = pa.struct([("q", pa.int64()), ("a b", pa.int64())])
 NESTED = {
     "list": (pa.list_(PAIR), [None, [], [None], [{"q": 1, "a b": 2}]], "element.q"),

@@ -119,6 +119,15 @@ def test_an_empty_text_as_partition_value_is_null_as_the_protocol_says(tmp_path)
     assert index.to_table(user(0))["p"].to_pylist() == [None]
 
 
+def test_a_partition_value_that_python_does_not_have_is_compared(tmp_path):
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, ""), ("d", "date", 0, "")], partitions=["d"])
+    for number, day in enumerate(["2026-01-01", "+20226-01-01"]):
+        add_file(tmp_path, f"{number}.parquet", rows(number, number + 1), {"d": day})
+    index = build(tmp_path)
+    assert index.search("d > DATE '2026-01-01'").files == ["1.parquet"]
+    assert index.to_table("d = DATE '2026-01-01'")["id"].to_pylist() == [0]
+
+
 def test_a_path_that_looks_like_another_partition_is_not_believed(tmp_path):
     write_deltalake(tmp_path, rows(0, 4, day=[1] * 4), partition_by=["day"])
     (add,) = delta_log.actions(tmp_path, "add")

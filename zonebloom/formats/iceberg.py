@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 _FILE = re.compile(r"file:(//)?(?=/)")
 _CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.", "sqlalchemy.", "thrift.")
 """Modules whose exceptions a FileIO or a catalog raises for an unreachable store; they are no OSError."""
-_UNFIT = (ValueError, TypeError, NotImplementedError, LookupError, AttributeError)
-"""Errors of pyiceberg for metadata, files and types that it cannot parse or write."""
+_UNFIT = (ValueError, TypeError, NotImplementedError, LookupError, AttributeError, OverflowError)
+"""Errors of pyiceberg for metadata, files, types and values that it cannot parse or write."""
 _UNREACHABLE = re.compile(r"NETWORK_CONNECTION|could not connect|connection refused|timed? ?out", re.IGNORECASE)
 _HELD_BYTES = 2 * ROUND_BYTES
 """Bytes of a file that are kept for later reads: a small row group, and the footer."""

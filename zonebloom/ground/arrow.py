@@ -103,6 +103,12 @@ def from_values(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
     return pa.array(values, arrow_type, from_pandas=False)
 
 
+def from_scalars(scalars: list[pa.Scalar | None], arrow_type: pa.DataType) -> pa.Array:
+    """Scalars of a type as an array. Python has no value of some, such as dates after the year 9999."""
+    stored = [scalar.value if isinstance(scalar, pa.ExtensionScalar) else scalar for scalar in scalars]  # as above
+    return pa.array(stored, arrow_type)
+
+
 def unwrapped(arrow_type: pa.DataType, *, keeps_uuid: bool = False) -> pa.DataType:
     """The type of one value: without extension types, dictionaries and run-end encoding. Views stay."""
     while True:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
 from zonebloom.bloom.selection import Bounds, RowSelection
 from zonebloom.formats import DatasetSnapshot, hive
-from zonebloom.ground.arrow import from_values, schema_without_views
+from zonebloom.ground.arrow import from_scalars, schema_without_views
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
@@ -278,7 +278,7 @@ class View:
             values = [hive.typed(f"{folder}/", fields) for folder in folders]
             group_of_file = np.array(numbers, np.intp)
         columns = {
-            field.name: from_values([None if row is None else row[field.name].as_py() for row in values], field.type)
+            field.name: from_scalars([None if row is None else row[field.name] for row in values], field.type)
             for field in fields
         }
         return _Constants(pa.table(columns), np.array([row is None for row in values], np.bool_), group_of_file)
