@@ -7,8 +7,8 @@ import datetime as dt
 import decimal
 import struct
 import sys
-import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -314,21 +314,10 @@ def test_the_dictionary_cache_is_bounded_and_never_confuses_reused_memory():
 
 def test_threads_share_the_dictionary_cache():
     arrays = [pa.array([f"{i} {j}" for j in range(50)]).dictionary_encode() for i in range(20)]
-    wrong = []
-
-    def work():
-        wrong.extend(
-            a
-            for a in arrays * 5
-            if hashing.hash_array(a).tolist() != hashing.hash_array(a.dictionary_decode()).tolist()
-        )
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    expected = [hashing.hash_array(array.dictionary_decode()).tolist() for array in arrays]
+    with ThreadPoolExecutor(4) as pool:
+        hashes = list(pool.map(hashing.hash_array, arrays * 20))
+    assert [array.tolist() for array in hashes] == expected * 20
 
 
 def test_dictionaries_of_extension_values():

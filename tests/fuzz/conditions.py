@@ -60,18 +60,8 @@ def truth_of(condition: Condition, row: dict[str, Any]) -> bool | None:
         case ("null", column):
             return value_of(row, column) is None
         case ("in", column, values):
-            value = value_of(row, column)
-            if not values:
-                return False
-            if value is None:
-                return None
-            return (
-                True
-                if any(value == listed for listed in values if listed is not None)
-                else None
-                if None in values
-                else False
-            )
+            equal = {truth_of(("=", column, value), row) for value in values}
+            return True if True in equal else None if None in equal else False
         case (comparison, column, literal):
             value = value_of(row, column)
             return None if value is None or literal is None else bool(_COMPARISONS[comparison](value, literal))
@@ -112,26 +102,32 @@ def random_condition(chance: random.Random, columns: dict[Path, list[Any]], dept
 # --- spelling them ----------------------------------------------------------------------------------------------------
 
 
-def as_terms(condition: Condition) -> Predicate:
-    """As zonebloom's own terms."""
+def spelled(condition: Condition, leaf: Callable[[Condition], Any]) -> Any:
+    """A condition whose parts are negated and joined by ~, & and |, with `leaf` for those of one column."""
     match condition:
         case ("not", part):
-            return ~as_terms(part)
+            return ~spelled(part, leaf)
         case ("and", part, other):
-            return as_terms(part) & as_terms(other)
+            return spelled(part, leaf) & spelled(other, leaf)
         case ("or", part, other):
-            return as_terms(part) | as_terms(other)
-        case ("null", column):
-            return zb.IsNull(".".join(column))
-        case ("in", column, values):
-            return zb.IsIn(".".join(column), values)
-        case ("=", column, value):
-            return zb.Equals(".".join(column), value)
-        case ("!=", column, value):
-            return ~zb.Equals(".".join(column), value)
-        case (comparison, column, value):
-            return _COMPARISONS[comparison](zb.col(".".join(column)), value)
-    raise AssertionError(condition)
+            return spelled(part, leaf) | spelled(other, leaf)
+    return leaf(condition)
+
+
+def as_terms(condition: Condition) -> Predicate:
+    """As zonebloom's own terms."""
+
+    def leaf(condition: Condition) -> Predicate:
+        kind, name = condition[0], ".".join(condition[1])
+        if kind == "null":
+            return zb.IsNull(name)
+        if kind == "in":
+            return zb.IsIn(name, condition[2])
+        if kind in ("=", "!="):
+            return zb.Equals(name, condition[2]) if kind == "=" else ~zb.Equals(name, condition[2])
+        return _COMPARISONS[kind](zb.col(name), condition[2])
+
+    return spelled(condition, leaf)
 
 
 def quoted(name: str) -> str:
@@ -201,39 +197,31 @@ def as_sql(condition: Condition, dialect: tuple[Callable[[str], str], Callable[[
 
 def as_expression(condition: Condition, types: dict[Path, pa.DataType]) -> pc.Expression:
     """As an Expression of pyarrow, with scalars of the columns' types."""
-    match condition:
-        case ("not", part):
-            return ~as_expression(part, types)
-        case ("and", part, other):
-            return as_expression(part, types) & as_expression(other, types)
-        case ("or", part, other):
-            return as_expression(part, types) | as_expression(other, types)
-        case ("null", column):
-            return pc.field(*column).is_null() if len(column) == 1 else pc.field(column).is_null()
-        case ("in", column, values):  # pyarrow's own is_in is false for nulls
-            return reduce(operator.or_, [as_expression(("=", column, value), types) for value in values])
-        case (comparison, column, value):
-            part = pc.field(column[0]) if len(column) == 1 else pc.field(column)
-            return _COMPARISONS[comparison](part, pa.scalar(value, types[column]))
-    raise AssertionError(condition)
+
+    def leaf(condition: Condition) -> pc.Expression:
+        column = condition[1]
+        field = pc.field(column[0]) if len(column) == 1 else pc.field(column)
+        if condition[0] == "null":
+            return field.is_null()
+        if condition[0] == "in":  # pyarrow's own is_in is false for nulls
+            return reduce(operator.or_, [leaf(("=", column, value)) for value in condition[2]])
+        return _COMPARISONS[condition[0]](field, pa.scalar(condition[2], types[column]))
+
+    return spelled(condition, leaf)
 
 
 def as_polars(condition: Condition) -> pl.Expr:
     """As an expression of Polars."""
-    match condition:
-        case ("not", part):
-            return ~as_polars(part)
-        case ("and", part, other):
-            return as_polars(part) & as_polars(other)
-        case ("or", part, other):
-            return as_polars(part) | as_polars(other)
-        case ("null", column):
-            return polars_column(column).is_null()
-        case ("in", column, values):
-            return reduce(operator.or_, [as_polars(("=", column, value)) for value in values])
-        case (comparison, column, value):
-            return _COMPARISONS[comparison](polars_column(column), pl.lit(value))
-    raise AssertionError(condition)
+
+    def leaf(condition: Condition) -> pl.Expr:
+        column = polars_column(condition[1])
+        if condition[0] == "null":
+            return column.is_null()
+        if condition[0] == "in":
+            return reduce(operator.or_, [column == pl.lit(value) for value in condition[2]])
+        return _COMPARISONS[condition[0]](column, pl.lit(condition[2]))
+
+    return spelled(condition, leaf)
 
 
 def polars_column(column: Path) -> pl.Expr:

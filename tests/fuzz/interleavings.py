@@ -33,15 +33,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 import zonebloom as zb
 from tests.fuzz.children import FindingError, main, run_child
 from tests.fuzz.memory import ROWS_OF_A_FILE, MemoryLake, MemoryStore, Objects
-from zonebloom.errors import (
-    ConcurrentCommitError,
-    CorruptIndexError,
-    DataFileError,
-    IndexExistsError,
-    IndexNotFoundError,
-    InvalidArgumentError,
-    ZoneBloomError,
-)
+from zonebloom import errors
 from zonebloom.index.index import Index
 from zonebloom.indexing.create import build
 from zonebloom.predicates import And
@@ -177,7 +169,7 @@ class Actor:
         for work in self.works:
             try:
                 self.outcomes.append(f"{work}: {self._do(work, store, lake)}")
-            except ZoneBloomError as error:
+            except errors.ZoneBloomError as error:
                 if not (self.fault[1] or self.world.may_fail(error)):
                     raise
                 self.outcomes.append(f"{work}: {type(error).__name__}")
@@ -289,16 +281,16 @@ class World:
         actor.body = greenlet(actor.run)
         return actor
 
-    def may_fail(self, error: ZoneBloomError) -> bool:
+    def may_fail(self, error: errors.ZoneBloomError) -> bool:
         """Whether a writer to whom the store answered right may be told so."""
-        if isinstance(error, ConcurrentCommitError) or self.is_reckless:
+        if isinstance(error, errors.ConcurrentCommitError) or self.is_reckless:
             return True
         text = str(error)
         return (
-            (isinstance(error, InvalidArgumentError) and "no version " in text)
-            or (isinstance(error, IndexExistsError) and "already indexed" in text)
-            or isinstance(error, IndexNotFoundError | DataFileError)
-            or (isinstance(error, CorruptIndexError) and self.is_past_removed)
+            (isinstance(error, errors.InvalidArgumentError) and "no version " in text)
+            or (isinstance(error, errors.IndexExistsError) and "already indexed" in text)
+            or isinstance(error, errors.IndexNotFoundError | errors.DataFileError)
+            or (isinstance(error, errors.CorruptIndexError) and self.is_past_removed)
         )
 
     @property

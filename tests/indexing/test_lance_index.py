@@ -23,13 +23,7 @@ from lance.indices import IndexConfig
 
 import zonebloom as zb
 from tests.lance_log import overlay
-from zonebloom.errors import (
-    ConcurrentCommitError,
-    IndexExistsError,
-    InvalidArgumentError,
-    StaleIndexError,
-    UnsupportedTypeError,
-)
+from zonebloom import errors
 from zonebloom.formats.lance_index import BLOOM_DETAILS
 from zonebloom.lance import audit_lance
 
@@ -166,22 +160,22 @@ def test_a_refreshed_index_is_exported_by_lances_ids(root):
 )
 def test_types_at_which_lance_would_fail_are_refused(tmp_path, values):
     write(tmp_path / "t.lance", pa.table({"c": values}))
-    with pytest.raises(UnsupportedTypeError, match="Lance would fail at each query"):
+    with pytest.raises(errors.UnsupportedTypeError, match="Lance would fail at each query"):
         build(tmp_path / "t.lance", "c").export_lance(tmp_path / "t.lance", "c")
 
 
 def test_rows_without_zones_and_second_indexes_are_refused_and_nothing_is_left(root):
     index = build(root)
     write(root, rows(1000, 1100))
-    with pytest.raises(StaleIndexError, match="refresh the index"):
+    with pytest.raises(errors.StaleIndexError, match="refresh the index"):
         index.export_lance(root, "id")
     index.refresh()
     lance.dataset(str(root)).create_scalar_index("id", "BTREE")
-    with pytest.raises(IndexExistsError, match="drop that one in Lance first"):
+    with pytest.raises(errors.IndexExistsError, match="drop that one in Lance first"):
         index.export_lance(root, "id", overwrite=True)
     lance.dataset(str(root)).drop_index("id_idx")
     lances_own(root)
-    with pytest.raises(IndexExistsError, match="overwrite=True replaces it"):
+    with pytest.raises(errors.IndexExistsError, match="overwrite=True replaces it"):
         index.export_lance(root, "id")
     assert index.export_lance(root, "id", overwrite=True).num_zones == 20
     (described,) = lance.dataset(str(root)).describe_indices()
@@ -191,13 +185,13 @@ def test_rows_without_zones_and_second_indexes_are_refused_and_nothing_is_left(r
 
 def test_an_index_of_something_else_is_refused(root, flat_lake, tmp_path):
     write(tmp_path / "other.lance", rows(0, 100))
-    with pytest.raises(InvalidArgumentError, match="must be the indexed one"):
+    with pytest.raises(errors.InvalidArgumentError, match="must be the indexed one"):
         build(root).export_lance(tmp_path / "other.lance", "id")
-    with pytest.raises(InvalidArgumentError, match="is no Lance table; zone_table"):
+    with pytest.raises(errors.InvalidArgumentError, match="is no Lance table; zone_table"):
         zb.build_index(flat_lake.root, "user_id").export_lance(flat_lake.root, "user_id")
     nested = tmp_path / "nested.lance"
     write(nested, pa.table({"s": [{"x": i} for i in range(100)]}))
-    with pytest.raises(InvalidArgumentError, match="top-level column"):
+    with pytest.raises(errors.InvalidArgumentError, match="top-level column"):
         build(nested, "s.x").export_lance(nested, "s.x")
 
 
@@ -223,7 +217,7 @@ def test_an_index_of_a_table_that_was_made_anew_is_not_committed(root):
     index = zb.build_index(before, "id")
     shutil.rmtree(root)
     write(root, rows(5000, 6000)).delete("id IS NULL")
-    with pytest.raises(InvalidArgumentError, match="must be of the table that is at"):
+    with pytest.raises(errors.InvalidArgumentError, match="must be of the table that is at"):
         index.export_lance(before, "id")
     assert not lance.dataset(str(root)).describe_indices()
 
@@ -231,7 +225,7 @@ def test_an_index_of_a_table_that_was_made_anew_is_not_committed(root):
 def test_a_compaction_that_comes_between_ends_the_export_without_a_trace(root):
     index, before = build(root), lance.dataset(str(root))
     lance.dataset(str(root)).optimize.compact_files(target_rows_per_fragment=10_000)
-    with pytest.raises(ConcurrentCommitError, match="run again"):
+    with pytest.raises(errors.ConcurrentCommitError, match="run again"):
         index.export_lance(before, "id")
     assert list((root / "_indices").iterdir()) == []
     assert_answers_are_right(root)
@@ -253,7 +247,7 @@ def test_an_export_that_a_cast_or_a_drop_overtakes_leaves_no_index(root, change,
         lances_own(root)
     before = lance.dataset(str(root))
     change(lance.dataset(str(root)))
-    with pytest.raises(ConcurrentCommitError, match="dropped or cast"):
+    with pytest.raises(errors.ConcurrentCommitError, match="dropped or cast"):
         index.export_lance(before, "id", overwrite=overwrite)
     table = lance.dataset(str(root))
     assert table.describe_indices() == []
@@ -347,9 +341,9 @@ def test_an_index_that_lost_rows_is_not_adopted(old_table):
 
 
 def test_adopting_is_told_apart_by_the_kind_of_data(root, flat_lake):
-    with pytest.raises(InvalidArgumentError, match="is a Lance table, which has no Parquet files"):
+    with pytest.raises(errors.InvalidArgumentError, match="is a Lance table, which has no Parquet files"):
         build(root, adopt="parquet")
-    with pytest.raises(InvalidArgumentError, match="is no Lance table; adopt is 'parquet'"):
+    with pytest.raises(errors.InvalidArgumentError, match="is no Lance table; adopt is 'parquet'"):
         zb.build_index(flat_lake.root, "user_id", adopt="lance")
 
 
@@ -456,7 +450,7 @@ def test_an_audit_of_a_part_reads_that_part_and_one_of_nothing_says_so(root, fla
     assert audited.num_fragments == 1
     with pytest.raises(zb.ZoneBloomError, match="no column u in"):
         audit_lance(root, column="u")
-    with pytest.raises(InvalidArgumentError, match="is no Lance table"):
+    with pytest.raises(errors.InvalidArgumentError, match="is no Lance table"):
         audit_lance(flat_lake.root)
     shutil.rmtree(index_files(root)[0].parent)
     assert audit_lance(root).indexes[0].damage

@@ -195,22 +195,11 @@ def test_a_column_that_both_build_overlaps(lake):
 
 
 def test_reserved_ids_never_meet(tmp_path):
-    taken: list[range] = []
-
-    def reserve(number):
-        store = LocalStore(tmp_path)
-        for count in range(1, 30):
-            first = reserve_ids(store, 0, count + number)
-            taken.append(range(first, first + count + number))
-
-    threads = [threading.Thread(target=reserve, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    ids = [fragment_id for run in taken for fragment_id in run]
-    assert len(taken) == 4 * 29
-    assert sorted(ids) == list(range(len(ids)))
+    counts = [count + number for number in range(4) for count in range(1, 30)]
+    with ThreadPoolExecutor(4) as pool:
+        firsts = list(pool.map(lambda count: reserve_ids(LocalStore(tmp_path), 0, count), counts))
+    ids = [first + number for first, count in zip(firsts, counts, strict=True) for number in range(count)]
+    assert sorted(ids) == list(range(sum(counts)))
 
 
 class PausingStore(LocalStore):
