@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -83,33 +81,6 @@ def test_zones_equal_the_reference(layout, has_nulls, num_rows, rows_per_zone):
     kernel_of(layout)(filters, valid_counts, *arguments(0, num_rows), validity=validity, **options)
     assert filters.tolist() == expected
     assert valid_counts.tolist() == expected_counts
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_zones_do_not_depend_on_batch_boundaries(layout):
-    num_rows, rows_per_zone = 1300, 300
-    arguments, _ = column(layout, num_rows)
-    insert = kernel_of(layout)
-    whole, whole_counts = garbage(5, 6)
-    insert(whole, whole_counts, *arguments(0, num_rows), num_rows=num_rows, rows_per_zone=rows_per_zone)
-    cuts = [0, 1, 1, 299, 300, 650, 1201, num_rows]
-    pieces, piece_counts = garbage(5, 6)
-    for start, stop in pairwise(cuts):
-        zone, first_fill = divmod(start, rows_per_zone)
-        rows = {"num_rows": stop - start, "rows_per_zone": rows_per_zone, "first_fill": first_fill}
-        insert(pieces[zone:], piece_counts[zone:], *arguments(start, stop), **rows)
-    assert np.array_equal(pieces, whole)
-    assert piece_counts.tolist() == whole_counts.tolist() == [300, 300, 300, 300, 100]
-
-
-def test_an_all_null_zone_has_an_empty_filter():
-    filters, valid_counts = garbage(2, 4)
-    data = np.arange(20, dtype=np.uint64).view(np.uint8)
-    validity = np.packbits([0] * 10 + [1] * 10, bitorder="little")
-    zones.insert_fixed_into_zones(filters, valid_counts, data, 8, validity=validity, num_rows=20, rows_per_zone=10)
-    assert not filters[0].any()
-    assert filters[1].any()
-    assert valid_counts.tolist() == [0, 10]
 
 
 def test_no_rows_change_nothing():

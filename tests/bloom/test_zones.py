@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests.depth import at_depth
 from zonebloom.bloom import hashing
-from zonebloom.bloom.sizing import expected_fpp, num_blocks_for
+from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.bloom.zones import ZONE_FIELDS
 from zonebloom.bloom.zones.chunk import FilterChunk
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
@@ -103,17 +103,6 @@ def test_all_null_zones_are_zones_with_empty_filters(sizing):
     zones = zb.ZoneTable.from_arrow(table)
     assert list(zones.search(zb.IsNull("c")).row_ranges) == [(0, 0, 8)]
     assert list(zones.search(zb.Equals("c", 1)).row_ranges) == [(0, 4, 8)]
-
-
-@settings(deadline=None)
-@given(values=st.lists(st.one_of(st.none(), st.integers(0, 30)), min_size=1, max_size=200))
-def test_adaptive_sizes_are_least(values):
-    table = build(pa.array(values, pa.int64()), rows_per_zone=64, fpp=0.001, sizing="adaptive")
-    for number, bitset in enumerate(table["bloom_filter_data"].to_pylist()):
-        ndv = len({value for value in values[64 * number : 64 * (number + 1)] if value is not None})
-        num_blocks = len(bitset) // 32
-        assert expected_fpp(ndv, num_blocks) <= 0.001
-        assert num_blocks == 1 or expected_fpp(ndv, num_blocks - 1) > 0.001
 
 
 def test_batches_hold_at_most_1024_zones_whatever_the_size():

@@ -70,7 +70,11 @@ def test_what_a_notebook_shows_is_sound_html_with_the_numbers(index: zb.Index, f
         (zb.build_index(flat_lake.root, "note", kind="locator", commit_every=1).optimize(), "optimized 1 column"),
         (index.vacuum(dry_run=True), "would remove 0 versions"),
         (zb.whatif(flat_lake.root, "user_id"), "1000 absent"),
+        (zb.delete_index(flat_lake.root, dry_run=True), "would remove"),
     ]
+    assert all(
+        repr(answer) == str(answer) and "\n" in repr(answer) for answer, _ in shown if hasattr(answer, "to_dict")
+    )
     for shown_result, expected in shown:
         tags = Tags()
         tags.feed(shown_result._repr_html_())

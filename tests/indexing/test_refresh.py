@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 import warnings
 from pathlib import Path
@@ -432,17 +431,6 @@ def test_a_new_partition_below_others_is_found(tmp_path, opened):
 def test_partitions_that_are_none_are_refused(days, partitions, message):
     with pytest.raises(InvalidArgumentError, match=message):
         zb.open_index(days.root).refresh(partitions=partitions)
-
-
-def test_explain_counts_what_the_index_does_not_know(days):
-    write(days.root / "day=2" / "new.parquet", make_rows(300, seed=2))
-    write(days.root / days.files[0], make_rows(40, seed=3), extra=5)
-    (days.root / days.files[1]).unlink()
-    explained = zb.open_index(days.root).explain("user_id = 'x'")
-    shown = str(explained)
-    assert re.search(r"indexed files +3\n.*ignored +1 deleted file\n", shown, re.DOTALL)
-    assert re.search(r"read whole +1 new, 1 changed file\n", shown)
-    assert explained.to_dict()["files"] == {"covered": 3, "unknown": 2, "changed": 1, "deleted": 1}
 
 
 # --- new parameters ---------------------------------------------------------------------------------------------------

@@ -199,9 +199,11 @@ def test_what_an_or_of_equalities_is_not_stays_as_it_is(tree):
 def test_long_joints_are_evaluated():
     """pyarrow's own chain of 12 000 ORs overflows the stack."""
     table = pa.table({"a": [5, 11_999, 12_000, None]})
-    for tree in (Or([Equals("a", i) for i in range(12_000)]), ~And([col("a") != i for i in range(12_000)])):
-        assert table.filter(to_expression(tree, table.schema))["a"].to_pylist() == [5, 11_999]
-        assert table.filter(to_expression(~tree, table.schema))["a"].to_pylist() == [12_000]
+    for tree, rows in (
+        (Or([Equals("a", i) for i in range(12_000)]), [5, 11_999]),
+        (And([col("a") != i for i in range(12_000)]), [12_000]),
+    ):
+        assert table.filter(to_expression(tree, table.schema))["a"].to_pylist() == rows
 
 
 def deep(num_levels) -> Predicate:

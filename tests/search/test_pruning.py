@@ -139,6 +139,7 @@ def test_reason_file_not_indexed_changed_and_unreadable(hive_lake, index):
     pq.write_table(hive_lake.table.slice(0, 10).drop_columns("day"), hive_lake.root / "day=1" / "new.parquet")
     pq.write_table(hive_lake.table.slice(0, 10).drop_columns("day"), hive_lake.root / hive_lake.files[0])
     (hive_lake.root / hive_lake.files[1]).write_bytes(b"PAR1 but no more")
+    (hive_lake.root / hive_lake.files[4]).unlink()
     result = index.search("user_id = 'nobody'")
     by_path = {}
     for reason in result.reasons:
@@ -149,9 +150,11 @@ def test_reason_file_not_indexed_changed_and_unreadable(hive_lake, index):
         hive_lake.files[1]: {"FILE_CHANGED", "FILE_UNREADABLE"},
     }
     assert result.files == sorted([*hive_lake.files[:2], "day=1/new.parquet"])
-    text = str(index.explain("user_id = 'nobody'"))
-    assert re.search(r"read whole +1 new, 2 changed files", text)
-    assert "FILE_UNREADABLE" in text
+    explained = index.explain("user_id = 'nobody'")
+    assert explained.to_dict()["files"] == {"covered": 2, "unknown": 3, "changed": 2, "deleted": 1}
+    assert re.search(r"indexed files +2\n.*ignored +1 deleted file\n", str(explained), re.DOTALL)
+    assert re.search(r"read whole +1 new, 2 changed files\n", str(explained))
+    assert "FILE_UNREADABLE" in str(explained)
 
 
 def test_reason_saturated_filter(tmp_path):

@@ -196,17 +196,6 @@ def test_explain_says_when_the_values_are_simply_there(tmp_path):
     assert many.result.reasons == (), "filters keep these zones, not the values"
 
 
-def test_what_a_notebook_shows_is_for_people(flat_lake):
-    index = zb.build_index(flat_lake.root, "user_id")
-    answers = (index.explain("user_id = 'x'"), index.search("user_id = 'x'"), zb.whatif(flat_lake.root, "user_id"))
-    upkeep = (index.status(), index.indexed_columns(), index.refresh(), index.optimize(), index.verify())
-    others = (index.versions(), index.vacuum(), zb.delete_index(flat_lake.root, dry_run=True))
-    for result in (*answers, *upkeep, *others):
-        assert repr(result) == str(result)
-        assert "\n" in repr(result)
-        assert "<table>" in result._repr_html_()
-
-
 @pytest.mark.parametrize(
     ("where", "meaning"),
     [

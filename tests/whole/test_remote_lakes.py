@@ -12,7 +12,6 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from itertools import cycle
 
 import numpy as np
 import polars as pl
@@ -345,18 +344,6 @@ def test_nothing_is_committed_where_a_write_is_refused(s3: Bucket, flat_lake: La
     assert_finds(index, flat_lake.table, some_keys(flat_lake))
 
 
-@pytest.mark.parametrize("kind", ["bloom", "locator"])
-def test_throttling_and_bad_connections_only_take_time(s3: Bucket, flat_lake: Lake, kind):
-    url = s3.upload(flat_lake.root, "lake")
-    faults = cycle([None, None, None, "refuse", None, None, "break", None, None, None, None, "lose", None])
-    with s3.server.misbehaving(lambda *_: next(faults)):
-        index = zb.build_index(url, "user_id", rows_per_zone=64, kind=kind, storage_options=s3.options)
-        assert_finds(index, flat_lake.table, some_keys(flat_lake)[:1])
-        assert index.refresh("full").num_files_added == 3
-    assert index.version == 2
-    assert_finds(zb.open_index(url, storage_options=s3.options), flat_lake.table, some_keys(flat_lake))
-
-
 # --- damage and outages -----------------------------------------------------------------------------------------------
 
 
@@ -443,26 +430,6 @@ def test_a_key_that_cannot_be_listed_is_told(s3: Bucket, flat_lake: Lake, key):
     s3.put(f"lake/{key}", b"")
     with pytest.raises(StorageError, match=r"each key must have no empty part.*rename or remove it"):
         zb.build_index(url, "user_id", storage_options=s3.options)
-
-
-@pytest.mark.parametrize("what", ["bucket", "access", "credentials", "endpoint"])
-def test_what_is_missing_is_told_before_anything_is_written(s3: Bucket, flat_lake: Lake, what, monkeypatch):
-    url = s3.upload(flat_lake.root, "lake")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    options = dict(s3.options)
-    place, message = url, "access was refused"
-    if what == "bucket":
-        place, message = "s3://no-such-bucket/lake", "bucket s3://no-such-bucket must exist"
-    if what == "credentials":
-        options, message = {"aws_endpoint": s3.server.url, "aws_allow_http": "true"}, "credentials must be given"
-    if what == "endpoint":
-        options["aws_endpoint"], message = "http://127.0.0.1:9", "no answer"
-    with s3.server.misbehaving(lambda *_: "deny" if what == "access" else None):
-        with pytest.raises(StorageError, match=message):
-            zb.build_index(place, "user_id", storage_options=options)
-        with pytest.raises(StorageError, match=message):
-            zb.open_index(place, storage_options=options)
-    assert s3.keys("_lake.zonebloom") == []
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
