@@ -34,9 +34,7 @@ def lance() -> None:
     examples=("lance export events.lance --column user_id", "lance export events/ -c user_id -o zones.arrow")
 )
 @options.column_option
-@click.option(
-    "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Write .arrow or .parquet instead."
-)
+@options.output_option("Write .arrow or .parquet instead.")
 @click.option("--per-fragment", is_flag=True, help="A segment for each fragment of the table.")
 @options.overwrite_option
 @options.on_index
@@ -191,7 +189,7 @@ def blooms(path: str, column: str | None, value: str | None) -> None:
 
 @app.command("add-blooms", examples=("add-blooms events/ --column user_id --output events-with-blooms/",))
 @click.option("--column", "-c", multiple=True, required=True, help="A column to add filters for; repeatable.")
-@click.option("--output", "-o", metavar="FOLDER", type=click.Path(path_type=Path), required=True, help="A new folder.")
+@options.output_option("A new folder.", metavar="FOLDER", required=True)
 @click.option("--fpp", type=options.PROBABILITY, default=0.01, help="False positive probability of a filter.")
 @click.option("--sizing", type=click.Choice(SIZINGS), default="power_of_two", help="How large a filter is.")
 @options.common_options

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from pathlib import Path
 from typing import Any
 
@@ -44,25 +44,13 @@ def _keep_format(context: click.Context, _option: click.Parameter, given: str) -
     context.meta[_FORMAT] = given
 
 
+_FORMATS = click.Choice(["text", "json"])
+_OF_STORES = "For s3://, gs://, az://, such as aws_region=eu-west-1; repeatable. Better in the environment."
+_kept = partial(click.option, expose_value=False)
 common_options: _Decorator = together(
     click.argument("path"),
-    click.option(
-        "--format",
-        "-f",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        expose_value=False,
-        callback=_keep_format,
-        help="How to print.",
-    ),
-    click.option(
-        "--storage-option",
-        multiple=True,
-        metavar="KEY=VALUE",
-        expose_value=False,
-        callback=_keep_storage_options,
-        help="For s3://, gs://, az://, such as aws_region=eu-west-1; repeatable. Better in the environment.",
-    ),
+    _kept("--format", "-f", type=_FORMATS, default="text", callback=_keep_format, help="How to print."),
+    _kept("--storage-option", multiple=True, metavar="KEY=VALUE", callback=_keep_storage_options, help=_OF_STORES),
 )
 """What every command about one PATH takes: folder of Parquet files, one file, a table, or an index; a path or a URL."""
 
@@ -107,6 +95,14 @@ index_option: _Decorator = click.option("--index", metavar="FOLDER", help="Where
 strict_option: _Decorator = click.option(
     "--strict", is_flag=True, help="Fail where files are new or changed since the last refresh."
 )
+
+
+def output_option(text: str, *, metavar: str = "FILE", required: bool = False) -> _Decorator:
+    """A path to write to."""
+    kind = click.Path(path_type=Path)
+    return click.option("--output", "-o", metavar=metavar, type=kind, required=required, help=text)
+
+
 overwrite_option: _Decorator = click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 column_option: _Decorator = click.option("--column", "-c", required=True, help="An indexed column.")
 work_options: _Decorator = together(

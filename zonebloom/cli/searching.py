@@ -101,9 +101,7 @@ def search(opened: Index, wanted: dict[str, Any], limit: int | None, strict: boo
 )
 @click.option("--columns", metavar="NAMES", help='Columns to print: user_id,amount; "a,b" in quotes is one name.')
 @_limit_option
-@click.option(
-    "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Write .csv, .arrow or .parquet instead."
-)
+@options.output_option("Write .csv, .arrow or .parquet instead.")
 @options.overwrite_option
 @_on_condition
 def scan(

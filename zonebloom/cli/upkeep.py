@@ -40,7 +40,7 @@ def status(opened: Index, check: bool) -> None:
     examples=("report events/ -o report.html", 'report events/ -o report.html -w "user_id = \'u-1\'" -w "day = 3"')
 )
 @options.conditions_option
-@click.option("--output", "-o", metavar="FILE", type=click.Path(path_type=Path), required=True, help="A page: .html.")
+@options.output_option("A page: .html.", required=True)
 @options.overwrite_option
 @options.on_index
 def report(opened: Index, where: tuple[str, ...], output: Path, overwrite: bool) -> None:

@@ -83,8 +83,8 @@ def apply(plan: Plan, options: BuildOptions, *, optimize: bool = False, is_force
         new = [fragment for fragment in opened.fragments if fragment.fragment_id not in kept]
         with_gaps = [
             (fragment, plan.gaps[fragment.fragment_id])
-            for fragment in _with_gaps(plan)
-            if fragment.path not in opened.skipped
+            for fragment in (plan.kept.values() if plan.gaps else ())
+            if fragment.fragment_id in plan.gaps and fragment.path not in opened.skipped
         ]
         names = frozenset(entry.name for entry in columns)
         items: list[Item] = [*((fragment, names) for fragment in new), *with_gaps]
@@ -137,11 +137,7 @@ def _first_change(plan: Plan, opened: Inspected, next_fragment_id: int) -> Chang
     schema = opened.schema if opened.fragments else None
     declared = plan.dataset.declared()
     is_moved = declared is not None and bool(plan.columns) and bool(plan.new or len(plan.dropped) or plan.gaps)
-    lost = (
-        [fragment.fragment_id for fragment in plan.kept.values() if fragment.path in opened.skipped]
-        if opened.skipped
-        else []
-    )
+    lost = [plan.kept[path].fragment_id for path in opened.skipped if path in plan.kept]
     return Change(
         plan.operation,
         removed=frozenset([*plan.dropped.fragment_ids.tolist(), *lost]),
@@ -193,10 +189,6 @@ def _typed(entry: ColumnEntry, schema: pa.Schema) -> ColumnEntry:
     return replace(entry, column_type=column_type)
 
 
-def _with_gaps(plan: Plan) -> list[Fragment]:
-    return [fragment for fragment in plan.kept.values() if fragment.fragment_id in plan.gaps] if plan.gaps else []
-
-
 @dataclass(slots=True)
 class _Steps:
     """The steps of one plan."""
@@ -227,11 +219,8 @@ class _Steps:
         done, steps = self.done, _cut(items, commit_every)
         for number, step in enumerate(steps):
             built = self._build(step, on_rows)
-            added = [
-                fragment
-                for fragment, _ in step
-                if fragment.fragment_id in self.new and fragment.fragment_id not in done.failed
-            ]
+            built_ids = {fragment.fragment_id for fragment, _ in step}.intersection(self.new).difference(done.failed)
+            added = [fragment for fragment, _ in step if fragment.fragment_id in built_ids]
             if done.version.version == 0 and not added and len(steps) == 1:
                 delete_all(self.store, _files(built))
                 raise DataFileError("at least one data file must be readable", got=next(iter(done.failed.values())))
@@ -287,9 +276,7 @@ class _Steps:
         is_last: bool,
     ) -> Change:
         """The change of one step. A known file that cannot be read is dropped, so the next refresh tries it."""
-        failed = self.done.failed.keys() & {
-            fragment.fragment_id for fragment, _ in step if fragment.fragment_id not in self.new
-        }
+        failed = {fragment.fragment_id for fragment, _ in step} & self.done.failed.keys() - self.new
         done = {fragment.path for fragment in (*self.done.added, *added)}
         plain = Change(self.first.operation, dataset=self.first.dataset, next_fragment_id=self.first.next_fragment_id)
         return replace(

@@ -12,10 +12,9 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -87,10 +86,9 @@ def export_lance(view: View, entry: ColumnEntry, *, per_fragment: bool = False, 
     _check_place(snapshot)
     field_id = _field_id(snapshot, view, entry)
     old = lance_indexes(snapshot, entry.name)
-    if old and not (overwrite and all(index.is_bloom for index in old)):
-        advice = (
-            f"{Words.OVERWRITE} replaces it" if all(index.is_bloom for index in old) else "drop that one in Lance first"
-        )
+    are_blooms = all(index.is_bloom for index in old)
+    if old and not (overwrite and are_blooms):
+        advice = f"{Words.OVERWRITE} replaces it" if are_blooms else "drop that one in Lance first"
         raise IndexExistsError(
             f"column {entry.name} of {snapshot.location} must have no scalar index yet",
             got=old[0].name,
@@ -161,11 +159,8 @@ def _written(snapshot: LanceSnapshot, column: str, zones: pa.Table, parts: list[
     uuids = [str(uuid.uuid4()) for _ in parts]
     try:
         for segment_id, numbers in zip(uuids, parts, strict=True):
-            mine = (
-                zones.filter(pc.is_in(zones["fragment_id"], pa.array(numbers, pa.uint64())))
-                if len(parts) > 1
-                else zones
-            )
+            is_mine = pc.is_in(zones["fragment_id"], pa.array(numbers, pa.uint64()))
+            mine = zones.filter(is_mine) if len(parts) > 1 else zones
             _write(snapshot, segment_location(snapshot.location, segment_id), mine, _nulls(snapshot, column, mine))
         yield uuids
     except BaseException:
@@ -225,18 +220,13 @@ def _commit(snapshot: LanceSnapshot, name: str, field_id: int, segments: dict[st
     with _conflicts_told(snapshot.location):
         from lance.dataset import Index  # noqa: PLC0415 - an extra
 
-        make_index = partial(Index, fields=[field_id], index_version=0, index_details=(BLOOM_DETAILS, b""))
-        new = [
-            make_index(uuid=segment_id, name=name, dataset_version=snapshot.table.version, fragment_ids=set(numbers))
-            for segment_id, numbers in segments.items()
-        ]
+        def made(segment_id: object, name: str, version: int, numbers: Iterable[int]) -> Index:
+            details = (BLOOM_DETAILS, b"")
+            return Index(str(segment_id), name, [field_id], version, set(numbers), 0, index_details=details)
+
+        new = [made(segment_id, name, snapshot.table.version, numbers) for segment_id, numbers in segments.items()]
         removed = [
-            make_index(
-                uuid=str(part.uuid),
-                name=index.name,
-                dataset_version=part.dataset_version_at_last_update,
-                fragment_ids=set(part.fragment_ids),
-            )
+            made(part.uuid, index.name, part.dataset_version_at_last_update, part.fragment_ids)
             for index in snapshot.table.describe_indices()
             if index.name in old
             for part in index.segments

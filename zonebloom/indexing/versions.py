@@ -202,20 +202,13 @@ def vacuum(store: Store, *, older_than: timedelta | str | float, dry_run: bool) 
     kept = [number for number in list_versions(store) if number not in expired]
     named = _named(store, kept)
     named |= set(sorted(path for path in files if re.fullmatch(r"ids/\d{20}", path))[-1:])
-    orphans = [
-        path
-        for path, file in files.items()
-        if path not in named and path not in removed and file.mtime_ns <= before and not _is_version(path)
-    ]
+    named.update(removed, filter(re.compile(r"versions/\d{20}\.json").fullmatch, files))
+    orphans = [path for path, file in files.items() if path not in named and file.mtime_ns <= before]
     if not dry_run:
         for path in orphans:
             store.delete(path)
     gone = [*removed, *orphans]
     return Vacuum(tuple(expired), tuple(gone), sum(files[path].size for path in gone), dry_run)
-
-
-def _is_version(path: str) -> bool:
-    return re.fullmatch(r"versions/\d{20}\.json", path) is not None
 
 
 def _files(store: Store) -> dict[str, Fingerprint]:

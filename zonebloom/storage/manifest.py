@@ -332,10 +332,8 @@ def _column_1(value: Any) -> dict[str, Any]:
     """
     former = _LEVELS(value)
     locators = [segment for level in former["levels"] if level["name"] == "locator" for segment in level["segments"]]
-    is_alone = former["sizing"] == "locator"
-    kind = (
-        "locator" if is_alone else "both" if any(level["name"] == "locator" for level in former["levels"]) else "bloom"
-    )
+    is_alone, has_any = former["sizing"] == "locator", any(level["name"] == "locator" for level in former["levels"])
+    kind = "locator" if is_alone else "both" if has_any else "bloom"
     sizing = "power_of_two" if is_alone else former["sizing"]
     return _COLUMN({**value, "kind": kind, "sizing": sizing, "segments": [*former["segments"], *locators]})
 

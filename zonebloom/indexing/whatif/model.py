@@ -9,7 +9,7 @@ Design: docs/design/whatif.md
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +24,7 @@ from zonebloom.ground.threads import num_cores
 from zonebloom.indexing.create import partition_column_error
 from zonebloom.indexing.fill import Threads, check_any, units_of
 from zonebloom.indexing.whatif.forecast import Forecast, Option, Verdict
-from zonebloom.indexing.whatif.sample import Sample, SampledZone, count_zones, take_sample
+from zonebloom.indexing.whatif.sample import Sample, count_zones, take_sample
 from zonebloom.indexing.whatif.trial import Outcome
 from zonebloom.storage.options import BuildOptions
 
@@ -186,7 +186,7 @@ def _verdict(sample: Sample, num_zones: int, holding: float, shares: NDArray[np.
     """Design: docs/design/whatif.md#verdict."""
     if not len(shares):
         return Verdict("CONSTANT", "every sampled row is null, so no value is there to be found")
-    if _num_distinct(sample.zones) == 1:
+    if len(np.unique(np.concatenate([zone.hashes for zone in sample.zones]))) == 1:
         return Verdict(
             "CONSTANT", "every sampled row has one value, which is in every zone; statistics rule out the others"
         )
@@ -212,7 +212,3 @@ def _verdict(sample: Sample, num_zones: int, holding: float, shares: NDArray[np.
     if holding > _MOST * num_zones > _MOST:
         message += f"; frequent keys are nearly everywhere, but half of a zone's keys are in at most {rare}"
     return Verdict("USEFUL", message)
-
-
-def _num_distinct(zones: Sequence[SampledZone]) -> int:
-    return len(np.unique(np.concatenate([zone.hashes for zone in zones])))
