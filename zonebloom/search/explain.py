@@ -85,12 +85,7 @@ class Explanation(Result):
         return {
             "predicate": self.predicate,
             **{key: search[key] for key in ("kind", "kept", "total", "num_unreadable")},
-            "files": {
-                "covered": self.num_covered,
-                "unknown": self.num_unknown,
-                "changed": self.num_changed,
-                "deleted": self.num_deleted,
-            },
+            "files": {name: getattr(self, f"num_{name}") for name in ("covered", "unknown", "changed", "deleted")},
             "requests": self.traffic.num_requests,
             "bytes_read": self.traffic.bytes_read,
             "list_seconds": self.list_seconds,

@@ -203,33 +203,25 @@ def _encode_schema(schema: pa.Schema) -> str:
 
 def _body(manifest: Manifest) -> dict[str, Any]:
     return {
-        "version": manifest.version,
-        "operation": manifest.operation,
-        "committed_at": manifest.committed_at,
-        "writer": manifest.writer,
-        "dataset": manifest.dataset,
+        **_fields(manifest, "version", "operation", "committed_at", "writer", "dataset", "next_fragment_id"),
         "schema": _encode_schema(manifest.schema),
-        "next_fragment_id": manifest.next_fragment_id,
         "columns": [
             {
-                "name": column.name,
+                **_fields(column, "name", "rows_per_zone", "fpp", "sizing", "kind", "unfit"),
                 "type": str(column.column_type),
                 "arrow_type": _encode_schema(pa.schema([pa.field("", column.column_type)])),
-                "rows_per_zone": column.rows_per_zone,
-                "fpp": column.fpp,
-                "sizing": column.sizing,
-                "segments": [
-                    {name: getattr(entry, name) for name in SegmentEntry.__slots__} for entry in column.segments
-                ],
-                "kind": column.kind,
-                "unfit": column.unfit,
                 "unfinished": column.is_unfinished,
+                "segments": [_fields(entry, *SegmentEntry.__slots__) for entry in column.segments],
             }
             for column in manifest.columns
         ],
         "fragments": manifest.fragment_lists,
         "dropped": manifest.dropped,
     }
+
+
+def _fields(part: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(part, name) for name in names}
 
 
 def _canonical(body: dict[str, Any]) -> bytes:

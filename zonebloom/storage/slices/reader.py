@@ -202,11 +202,7 @@ class SliceSegment(BlockFilters):
         words = self._sealed.sound(lambda: self._few(hashes))
         if words is None:
             return np.arange(len(self))
-        filled = words.nonzero()[0]
-        if not len(filled):
-            return filled
-        bits = np.unpackbits(words[filled].view(np.uint8), bitorder="little").nonzero()[0]
-        numbers: NDArray[np.intp] = (filled[bits >> 6] << 6) + (bits & 63)
+        numbers = _zones_in(words)
         return numbers[numbers < len(self)]
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
@@ -234,13 +230,10 @@ class SliceSegment(BlockFilters):
         for rows, (begin, end), inside in self._by_body(hashes[order]):
             for key in range(end - begin):
                 kernels.probe_rows(rows, inside[key : key + 1], num_zones=len(self), out=bits)
-                filled = words.nonzero()[0]
-                if not len(filled):
-                    continue
-                places = np.unpackbits(words[filled].view(np.uint8), bitorder="little").nonzero()[0]
-                zones.append((filled[places >> 6] << 6) + (places & 63))
-                keys.append(np.full(len(places), order[begin + key]))
-                words[filled] = 0
+                if len(numbers := _zones_in(words)):
+                    zones.append(numbers)
+                    keys.append(np.full(len(numbers), order[begin + key]))
+                    words[numbers >> 6] = 0
         return np.concatenate(keys), np.concatenate(zones)
 
     def _few(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -362,3 +355,13 @@ class SliceSegment(BlockFilters):
         filters = self._filters(first, min(8, len(self) - first), 0, num_blocks)
         blocks: NDArray[np.uint32] = filters[zone - first]
         return blocks
+
+
+def _zones_in(words: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """The numbers of the bits that are set in `words`, most of which are 0."""
+    filled = words.nonzero()[0]
+    if not len(filled):
+        return filled
+    bits = np.unpackbits(words[filled].view(np.uint8), bitorder="little").nonzero()[0]
+    numbers: NDArray[np.intp] = (filled[bits >> 6] << 6) + (bits & 63)
+    return numbers
