@@ -149,7 +149,7 @@ def test_contrived_hashes_are_sorted_too(pattern):
 
 
 @pytest.mark.parametrize("num_pairs", [1, 2, 988, 989, 990, 2500])
-@pytest.mark.parametrize("num_zones", [1, 2, 3, 1000, MAX_ZONES])
+@pytest.mark.parametrize("num_zones", [1, 3, 1000, MAX_ZONES])
 def test_pages_equal_the_reference_and_back(num_pairs, num_zones):
     zone_bits = zone_bits_for(num_zones)
     pairs = sorted_pairs(random_hashes(num_pairs), num_zones)

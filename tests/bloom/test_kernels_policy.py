@@ -52,10 +52,6 @@ def run(package, code=PACK, **environment):
     return done.stdout.strip()
 
 
-def test_a_second_process_compiles_nothing(package):
-    assert run(package) == "3 7 1 0 False"
-
-
 @pytest.mark.parametrize("module", some(["steps.py", "vector.py", "lanes.py"], each=3))
 def test_a_change_of_any_kernel_source_compiles_anew(package, module):
     source = package / "bloom" / "kernels" / module
@@ -63,7 +59,7 @@ def test_a_change_of_any_kernel_source_compiles_anew(package, module):
     assert run(package) == "3 7 0 1 True"
 
 
-def test_a_damaged_cache_is_compiled_anew(package):
+def test_a_damaged_cache_is_compiled_anew_and_the_next_process_compiles_nothing(package):
     for cached in (package / "bloom" / "kernels" / "__pycache__").glob("*.nb[ic]"):
         cached.write_bytes(cached.read_bytes()[:40])
     assert run(package) == "3 7 0 1 True"
@@ -119,7 +115,7 @@ import numpy as np
 from zonebloom.bloom.kernels.xxh64 import hash_fixed
 data = np.zeros(36 * (1 << 21), np.uint8)
 hash_fixed(data, 36)
-worker = threading.Thread(target=lambda: [hash_fixed(data, 36) for _ in range(10)])
+worker = threading.Thread(target=lambda: [hash_fixed(data, 36) for _ in range(3)])
 worker.start()
 count = 0
 while worker.is_alive():

@@ -19,21 +19,10 @@ OF_OTHERS = {
     *("AWS_REGION", "aws_region", "region"),  # environment and options of stores
     *("ColumnChunk", "bloom_filter_length", "WriterVersion"),  # Parquet's and Lance's metadata
     *("IRBuilder", "alloca_once"),  # llvmlite
-    *(
-        "from_dataset",
-        "write_dataset",
-        "scan_pyarrow_dataset",
-        "write_deltalake",
-        "update_incremental",
-    ),  # readers, writers
-    *(
-        "cancelJobsWithTag",
-        "interruptTag",
-        "input_file_name",
-        "monotonically_increasing_id",
-        "rand",
-        "right_outer",
-    ),  # Spark
+    *("from_dataset", "scan_pyarrow_dataset", "update_incremental"),  # readers
+    *("write_dataset", "write_deltalake"),  # writers
+    *("cancelJobsWithTag", "interruptTag", "right_outer"),  # Spark
+    *("input_file_name", "monotonically_increasing_id", "rand"),  # Spark's functions
     "users",  # data of an example
 }
 """Names that docstrings say and the code does not use."""
@@ -42,13 +31,10 @@ IDENTIFIERS = re.compile(r"(?<!`)`([A-Za-z_]\w+(?:\.\w+)*)(?:\([^`\n]*\))?`(?!`)
 WORD = re.compile(r"[\w./-]+")
 FIELDS: dict[type[ast.AST], str] = {
     ast.Name: "id",
-    ast.arg: "arg",
-    ast.keyword: "arg",
     ast.Attribute: "attr",
-    ast.FunctionDef: "name",
-    ast.ClassDef: "name",
-    ast.alias: "name",
     ast.ImportFrom: "module",
+    **dict.fromkeys((ast.arg, ast.keyword), "arg"),
+    **dict.fromkeys((ast.FunctionDef, ast.ClassDef, ast.alias), "name"),
 }
 """Which field of a node is a name."""
 

@@ -28,21 +28,10 @@ import pytest
 
 import zonebloom as zb
 from tests.formats.page_costs import every_page_pays
+from tests.fuzz import conditions
 from tests.fuzz.children import CASE_SECONDS, FindingError, main, run_child
 from tests.fuzz.columns import KINDS, random_columns
-from tests.fuzz.conditions import (
-    Condition,
-    Path,
-    as_expression,
-    as_polars,
-    as_sql,
-    as_terms,
-    is_nan,
-    literals_of,
-    random_condition,
-    truth_of,
-    value_of,
-)
+from tests.fuzz.conditions import Condition, Path, as_expression, as_polars, as_sql, as_terms, is_nan, literals_of
 from tests.fuzz.engines import ask_engine
 from tests.fuzz.lance_tables import Lance
 from tests.fuzz.sources import Delta, Files, Iceberg, Row, Source, assert_same
@@ -145,8 +134,8 @@ class Case:
         }
         types |= {(name,): kind for name, (kind, _) in source.constants.items()}
         for _ in range(self.questions if pools else 0):
-            condition = random_condition(self.chance, pools)
-            wanted = [row for row in placed if truth_of(condition, row[2])]
+            condition = conditions.random_condition(self.chance, pools)
+            wanted = [row for row in placed if conditions.truth_of(condition, row[2])]
             try:
                 self._ask(condition, types, rows, wanted)
                 self._ask_for_values(condition, rows)
@@ -168,7 +157,7 @@ class Case:
         constant_values = {(name,): [value for value in values if value is not None] for name, (_, values) in constants}
         for leaf, kind in self.kinds().items():
             if leaf[0] in names:
-                there = [value for value in (value_of(row, leaf) for row in rows[:20]) if value is not None]
+                there = [value for value in (conditions.value_of(row, leaf) for row in rows[:20]) if value is not None]
                 constant_values[leaf] = [*there, *(KINDS[kind][1](self.chance) for _ in range(3))]
         return constant_values
 
@@ -179,7 +168,7 @@ class Case:
         names = [name for name in (rows[0] if rows else {}) if name in schema.names]
         literals = literals_of(condition)
         values = [value for _, value in literals]
-        there = [value_of(row, leaf) for leaf, _ in literals for row in rows]
+        there = [conditions.value_of(row, leaf) for leaf, _ in literals for row in rows]
         has_nan = any(is_nan(value) for value in (*values, *there))
         has_null = "None" in str(values) and "'in'" in str(condition)
         is_textual = not any(isinstance(value, float) and not math.isfinite(value) for value in values)
@@ -239,7 +228,7 @@ class Case:
             name = ".".join(leaf)
             if value is None or is_nan(value) or name not in self.index.columns:
                 continue
-            count = sum(value_of(row, leaf) == value for row in rows)
+            count = sum(conditions.value_of(row, leaf) == value for row in rows)
             answers = self.index.exists(name, [value], exact=True).to_pylist()
             if answers != [bool(count)]:
                 raise FindingError(f"exists({name}, {value!r}) must be {bool(count)}, got {answers}")

@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tests.fuzz import lakes
 from tests.fuzz.children import FindingError, main, run_child
 from tests.fuzz.columns import Column
-from tests.fuzz.conditions import SPARK, Condition, as_sql, as_terms, spark_quoted
+from tests.fuzz.conditions import SPARK, Condition, as_sql, as_terms, random_condition, spark_quoted, truth_of
 from tests.fuzz.sources import Delta, Files, Iceberg, Row, Source, assert_same
 from tests.fuzz.writers import write_by_pyarrow
 from tests.spark import cluster
@@ -132,14 +132,14 @@ class SparkCase(lakes.Case):
         pools, names = self.pools(rows, lake.columns), [name for name in lake.columns if rows and name in rows[0]]
         asked, frames = [], []
         for _ in range(self.questions if names else 0):
-            condition = lakes.random_condition(chance, pools)
+            condition = random_condition(chance, pools)
             frames.append(self._frame(zb, lake, condition))
             asked.append(condition)
             if source.is_ordered and chance.random() < SEARCHES:
                 given = chance.choice((as_sql(condition, SPARK), as_terms(condition)))
                 result = zb.search(source.data, given, index=place)
                 kept = {(path, row) for path, start, stop in result for row in range(start, stop)}
-                lost = [line for line in placed if line[:2] not in kept and lakes.truth_of(condition, line[2])]
+                lost = [line for line in placed if line[:2] not in kept and truth_of(condition, line[2])]
                 if lost:
                     raise FindingError(f"Spark's search({given}) must keep {lost[:3]}, got {result}")
         tagged = [
@@ -151,7 +151,7 @@ class SparkCase(lakes.Case):
         for row in arrow_of(reduce(lambda frame, other: frame.unionAll(other), tagged)).to_pylist():
             rows_of_each[row["asked"]].append(row)
         for condition, ours in zip(asked, rows_of_each, strict=True):
-            wanted = [row for row in rows if lakes.truth_of(condition, row)]
+            wanted = [row for row in rows if truth_of(condition, row)]
             assert_same(ours, wanted, f"Spark by {condition}", names=names)
             self.num_asked += 1
 
