@@ -345,6 +345,24 @@ def test_a_delta_table_that_is_restored_before_its_vacuum_keeps_its_files(tmp_pa
     assert DeltaTable(root).file_uris() == [path.as_posix() for path in root.glob("*.parquet")]
 
 
+def test_a_delta_table_that_loses_files_before_its_vacuum_is_vacuumed_again(tmp_path, monkeypatch):
+    root = tmp_path / "table"
+    write_deltalake(root, rows(0, 100))
+    zb.build_index(root, "text", rows_per_zone=10)
+    vacuum = DeltaTable.vacuum
+
+    def overtaken(table, **options):
+        if not options["dry_run"]:
+            monkeypatch.undo()
+            DeltaTable(root).delete("x = 50")
+        return vacuum(table, **options)
+
+    monkeypatch.setattr(DeltaTable, "vacuum", overtaken)
+    done = zb.erase(root, "text", ["user '7'"])
+    assert (done.num_rows_left, on_disk(root)) == (0, sorted({*range(100)} - {7, 50}))
+    assert len(done.removed) == 2
+
+
 def table_of_structs(root) -> Path:
     write_deltalake(root, pa.table({"s": [{"text": "a"}, {"text": "b"}]}))
     zb.build_index(root, "s.text", rows_per_zone=10)

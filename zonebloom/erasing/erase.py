@@ -69,6 +69,8 @@ def erase(
         A value is null, the record exists or is of another erasure, or the table is none that can be erased from.
     DataFileError
         A file cannot be read or rewritten. Files that were replaced before stay so; call again.
+    ConcurrentCommitError
+        Others changed the table during each attempt to remove its old files; call again.
     StorageError
         A store refuses.
 

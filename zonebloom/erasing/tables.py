@@ -42,6 +42,7 @@ _DELETES = 3 * PASSES
 _FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 """Properties of an Iceberg table that name folders of its own files beside its location."""
 _BY_ANOTHER_ENGINE = "delete with the engine that writes it, and erase again: the rest is done and recorded"
+_AGAIN = "the rows are deleted, old files hold them: call again when fewer writers are at work"
 _UTC = re.compile(r"\d+-\d+-\d+T.*Z")
 """A partition's instant as Spark writes it. deltalake 1.6 leaves out T and Z, and Spark reads that in its own zone."""
 _UNESCAPED = "/!$&'()+,:;=@"
@@ -173,18 +174,36 @@ def _explained(location: str) -> Iterator[None]:
 
 
 def _clean_delta(index: Index, data: DeltaDataset, journal: Journal) -> None:
-    """Remove the files that the table does not name any more."""
+    """Remove the files that the table does not name any more.
+
+    Raises
+    ------
+    ConcurrentCommitError
+        Other writers removed files during each attempt.
+    """
     table = data.table()
-    with _explained(data.location):
-        for is_dry_run in (True, False):
-            table.update_incremental()  # a vacuum removes files that a version since then has restored
-            old = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=is_dry_run)
-            journal.add("unnamed", old)
+    if not any(_is_vacuumed(table, data.location, journal) for _ in range(PASSES)):
+        raise ConcurrentCommitError(
+            f"table {data.location} must stay while it is vacuumed", got=f"{PASSES} commits of others", do=_AGAIN
+        )
     named = index.view().files
     journal.add("removed", [path for paths in journal.all("unnamed") for path in paths if path not in named])
     holders = _unnamed(data.location, data.store.files(""), named)
     log = f"{data.location}/_delta_log: least and greatest values of old files, until its log retention has passed"
     journal.add("holders", [*holders, log])
+
+
+def _is_vacuumed(table: DeltaTable, location: str, journal: Journal) -> bool:
+    """Remove the files of former versions; False if another writer removed files from the table meanwhile."""
+    try:
+        with _explained(location):
+            for is_dry_run in (True, False):
+                table.update_incremental()  # a vacuum removes files that a version since then has restored
+                old = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=is_dry_run)
+                journal.add("unnamed", old)
+    except ConcurrentCommitError:
+        return False
+    return True
 
 
 def _unnamed(location: str, paths: Iterable[str], named: Iterable[str]) -> Iterator[str]:
@@ -228,7 +247,7 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
             raise ConcurrentCommitError(
                 f"branches and tags of {location} must stay while snapshots are expired",
                 got=f"{PASSES} commits of others",
-                do="the rows are deleted, old files hold them: call again when fewer writers are at work",
+                do=_AGAIN,
             )
         table.refresh()
         named: set[str] = set().union(*(_names(table, snapshot, is_live=True) for snapshot in table.snapshots()))
