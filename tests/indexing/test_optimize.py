@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,17 +114,6 @@ def test_merges_of_any_segments_in_any_order_keep_every_bit(  # noqa: PLR0917 - 
     assert again is column, "a second time there is nothing to do"
 
 
-def test_zones_interleaved_over_segments_are_sorted(tmp_path):
-    store = LocalStore(tmp_path)
-    zones = random_zones(4, 232, [2], 0)
-    column = column_of([write_zones(store, zones[0::2]), write_zones(store, zones[1::2])])
-    merged, done = optimize_column(store, column, set(range(4)), lambda _: None)
-    assert [segment.kind for segment in merged.segments] == ["slices"] * len(merged.segments)
-    assert rows_of(store, merged) == sorted(zones)
-    assert done.num_zones_rewritten == 928
-    assert done.num_zones_dropped == 0
-
-
 def test_a_group_of_many_bodies_keeps_every_bit(tmp_path, monkeypatch):
     """Bodies take turns in two buffers, and the rows of each have checksums by their number in the group."""
     monkeypatch.setattr("zonebloom.storage.slices.layout._BODY_BYTES", 2 * 256 * 128)
@@ -231,21 +219,6 @@ def test_a_reader_of_the_old_version_is_undisturbed(flat_lake):
     assert everything(old, flat_lake) == before
     assert old.version == 1
     assert everything(zb.open_index(flat_lake.root, version=1), flat_lake) == before
-
-
-@pytest.mark.parametrize("num_zones", [258, 312, 448, 500, 1000, 3000, 4032])
-def test_an_index_hardly_grows(tmp_path, num_zones):
-    """Bit rows are padded, and have checksums."""
-    table = pa.table({"k": pa.array(range(num_zones), pa.int64())})
-    pq.write_table(table, tmp_path / "x.parquet")
-    index = zb.build_index(tmp_path, "k", rows_per_zone=1, fpp=0.0001, workers=1, optimize=False)
-    before = index.status().index_bytes
-    index.optimize()
-    (column,) = index._snapshot.manifest.columns
-    filters, rows = num_zones * 32, sum(segment.filter_bytes for segment in column.segments)
-    assert rows <= filters * 8 / 7
-    assert index.status().index_bytes <= before * 8 / 7
-    assert {segment.kind for segment in column.segments} == ({"slices"} if num_zones in (448, 4032) else {"zones"})
 
 
 def test_zones_of_files_that_are_gone_are_dropped(flat_lake):

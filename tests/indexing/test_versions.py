@@ -7,11 +7,10 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.lives import write
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.indexing import versions
 from zonebloom.indexing.versions import vacuum
@@ -19,12 +18,6 @@ from zonebloom.storage.manifest import list_versions, named_paths, read_version,
 from zonebloom.stores.local import LocalStore
 
 NOW = timedelta(0)
-
-
-def write(path, keys, extra: int = 0) -> None:
-    pq.write_table(pa.table({"k": pa.array(keys, pa.int64())}), path)
-    when = 1_700_000_000_000_000_001 + extra
-    os.utime(path, ns=(when, when))
 
 
 @pytest.fixture

@@ -131,18 +131,6 @@ def test_what_needs_filters_says_that_there_are_none(lake):
 
 
 @both
-def test_a_step_by_step_build_gives_a_locator_a_step_and_optimize_gives_one(lake, how):
-    stepwise = build(lake, commit_every=50, index=lake.parent / "steps", **how)
-    whole = build(lake, workers=1, **how)
-    assert len(locators_of(stepwise)) == 3
-    assert_only_zones_with_keys_are_kept(lake, stepwise)
-    stepwise.optimize()
-    files = [(index.root / locators_of(index)[0].path).read_bytes() for index in (stepwise, whole)]
-    assert len(locators_of(stepwise)) == 1
-    assert files[0] == files[1]
-
-
-@both
 def test_nulls_and_zeros(tmp_path, how):
     values = [None, 0.0, -0.0, 1.5, float("nan"), 2.5, None, 3.5]
     pq.write_table(pa.table({"x": pa.array(values, pa.float64())}), tmp_path / "x.parquet")

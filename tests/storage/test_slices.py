@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import flip
 from tests.depth import at_depth
+from tests.storage.test_locator import CountingStore
 from zonebloom.bloom.kernels import slices as kernels
 from zonebloom.bloom.zones import ZonePositions, ZoneTable, zone_schema
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
@@ -214,13 +215,6 @@ def test_a_row_ends_with_the_checksum_of_the_spec(tmp_path):
 
 
 def test_a_key_reads_8_rows(tmp_path):
-    class CountingStore(LocalStore):
-        num_bytes = 0
-
-        def read_ranges(self, path, ranges):
-            self.num_bytes += sum(length for _, length in ranges)
-            return super().read_ranges(path, ranges)
-
     store = CountingStore(tmp_path)
     segment = SliceSegment(store, write_slices(tmp_path, random_filters(1000, 5)))
     before = store.num_bytes
