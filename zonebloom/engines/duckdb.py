@@ -265,11 +265,8 @@ def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelectio
     if not parts:
         parts = [f"{_select(connection, view, list(view.listing)[:1])} WHERE false"] if view.listing else []
     read = [connection.sql(" UNION ALL BY NAME ".join(parts))] if parts else []
-    held = {
-        name.lower(): str(kind)
-        for relation in read
-        for name, kind in zip(relation.columns, relation.types, strict=True)
-    }
+    pairs = (pair for given in read for pair in zip(given.columns, given.types, strict=True))
+    held = {name.lower(): str(kind) for name, kind in pairs}
     nulls = [f"NULL{kind} AS {_quoted(name)}" for name, kind in _widened(connection, view.plain_schema, held)]
     if nulls:
         parts.append(f"SELECT {', '.join(nulls)} WHERE false")
@@ -292,9 +289,8 @@ def _select(connection: DuckDBPyConnection, view: View, paths: Iterable[str]) ->
     if fields:
         rows = [view.dataset.partition_values(path, fields) or {} for path in chosen]
         types = connection.from_arrow(pa.schema(fields).empty_table()).types
-        columns = [
-            f"COLUMNS(lambda name: lower(name) NOT IN ({', '.join(_text(field.name.lower()) for field in fields)}))"
-        ]
+        keys = ", ".join(_text(field.name.lower()) for field in fields)
+        columns = [f"COLUMNS(lambda name: lower(name) NOT IN ({keys}))"]
         for field, kind in zip(fields, types, strict=True):
             values = [row[field.name].as_py() for row in rows]
             literals = ", ".join("NULL" if value is None else _text(str(value)) for value in values)

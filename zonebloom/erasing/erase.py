@@ -116,12 +116,11 @@ def erase_by(
     if record is not None:
         pinned = index.data.pin()
         check_output(record, pinned, index.location, endings=(".json",), overwrite=True, option=Words.RECORD)
+    listed = "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
     request = {
         "dataset": index.data.location,
         "column": column,
-        "values_sha256": hashlib.sha256(
-            "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
-        ).hexdigest(),
+        "values_sha256": hashlib.sha256(listed).hexdigest(),
         "num_values": len(texts),
         "index_version": index.version,
         "table_version": _table_version(index.view()),

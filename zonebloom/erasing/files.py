@@ -13,7 +13,8 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, BinaryIO
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -53,11 +54,7 @@ def rows_of(view: View, column: str, values: Any) -> dict[str, NDArray[np.int64]
     paths, rows = encoded.filter(is_row), located["row"].combine_chunks().filter(is_row)
     numbers, offsets = to_numpy(paths.indices, np.int32), to_numpy(rows, np.int64)
     names = paths.dictionary.to_pylist()
-    return {name: np.unique(offsets[numbers == number]) for number, name in sorted(enumerate(names), key=_name)}
-
-
-def _name(numbered: tuple[int, str]) -> str:
-    return numbered[1]
+    return {name: np.unique(offsets[numbers == number]) for number, name in sorted(enumerate(names), key=itemgetter(1))}
 
 
 def held_files(view: View, rows: dict[str, NDArray[np.int64]]) -> list[ErasedFile]:
@@ -95,7 +92,9 @@ def _erase_from(store: Store, file: ErasedFile, listed: Fingerprint, rows: NDArr
             write_without_rows(source, rows, staged)
             if source.fingerprint != listed:
                 return
-            new_bytes, digest = staged.tell(), _digest(staged)
+            new_bytes = staged.tell()
+            staged.seek(0)
+            digest = hashlib.file_digest(staged, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed asks for more
             _remove_side_files(store, file.path, journal)
             journal.add("holders", list(_remaining(store, file.path, source)))
             if store.retains_old(file.path):
@@ -106,11 +105,6 @@ def _erase_from(store: Store, file: ErasedFile, listed: Fingerprint, rows: NDArr
     except DataFileError:
         if store.stats([file.path]).get(file.path) == listed:  # else it changed while it was read
             raise
-
-
-def _digest(staged: BinaryIO) -> str:
-    staged.seek(0)
-    return hashlib.file_digest(staged, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed asks for more
 
 
 def _note_replaced(store: Store, journal: Journal) -> None:
@@ -126,11 +120,9 @@ def _settle(store: Store, journal: Journal) -> None:
     if begun is None or (done is not None and done["sha256"] == begun["sha256"] and done["path"] == begun["path"]):
         return
     now = store.stats([begun["path"]]).get(begun["path"])
-    if (
-        now is not None
-        and now.size == begun["bytes_after"]
-        and _content_digest(store, begun["path"], now) == begun["sha256"]
-    ):
+    if now is None or now.size != begun["bytes_after"]:
+        return
+    if _content_digest(store, begun["path"], now) == begun["sha256"]:
         _note_replaced(store, journal)
 
 

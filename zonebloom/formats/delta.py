@@ -35,24 +35,13 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from numpy.typing import NDArray
 
-_READER_FEATURES = frozenset(
-    {
-        "columnMapping",
-        "deletionVectors",
-        "timestampNtz",
-        "typeWidening",
-        "typeWidening-preview",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-        "variantShredding",
-        "variantShredding-preview",
-        "variantType",
-        "variantType-preview",
-    }
-)
-"""Reader features that are supported here or in `deltalake`, or that do not affect indexed columns."""
 _READ_WITH_VECTORS = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"})
 """Reader features with which every release of `deltalake` can read deletion vectors."""
+_READER_FEATURES = _READ_WITH_VECTORS | {
+    *("typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
+    *("variantShredding", "variantShredding-preview", "variantType", "variantType-preview"),
+}
+"""Reader features that are supported here or in `deltalake`, or that do not affect indexed columns."""
 _RETRIES = {"max_retries": "5", "retry_timeout": "10s"}
 """Retries of requests for the log: an unreachable store is an error within seconds."""
 _ORNAMENT = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*(?:↳|\d+:)?(?:\x1b\[\d+m)*\s*")

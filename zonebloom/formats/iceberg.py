@@ -244,14 +244,9 @@ def _newest_metadata(folder: str) -> str:
 
 def _identity(table: Table) -> tuple[Any, ...]:
     """The identity of the metadata file: each commit and each change of the schema writes a new one."""
-    snapshot = table.metadata.current_snapshot_id
-    return (
-        "iceberg",
-        str(table.metadata.table_uuid),
-        table.metadata_location,
-        snapshot,
-        table.metadata.last_updated_ms,
-    )
+    metadata = table.metadata
+    state = metadata.current_snapshot_id, metadata.last_updated_ms
+    return "iceberg", str(metadata.table_uuid), table.metadata_location, *state
 
 
 def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
@@ -271,29 +266,20 @@ def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
             ) from error
     identities = _Identities(table, arrow)
     naming = _Names(table).name_of
-    files = {
-        relative_path(task.file.file_path, location): _file(
-            task.file, origins[task.file.file_path], identities, naming, location
-        )
-        for task in tasks
-    }
+    files: dict[str, TableFile] = {}
+    for logged in (task.file for task in tasks):
+        path, origin = relative_path(logged.file_path, location), origins[logged.file_path]
+        files[path] = _file(logged, origin, identities, naming, location)
     if len(files) != len(tasks):
         raise DataFileError(f"a snapshot of {location} must list each file once", got="some twice")
     with_deletes = [task for task in tasks if task.delete_files]
+    ids = {name: str(schema.find_field(name).field_id) for name in schema.column_names}
+    constant = [field for field in arrow if field.name in identities.columns and not pa.types.is_floating(field.type)]
+    state = {"snapshot_id": table.metadata.current_snapshot_id}
     return TableSnapshot(
         location,
         _identity(table),
-        Declared(
-            arrow,
-            (),
-            {name: str(schema.find_field(name).field_id) for name in schema.column_names},
-            {"snapshot_id": table.metadata.current_snapshot_id},
-            tuple(
-                field.name
-                for field in arrow
-                if field.name in identities.columns and not pa.types.is_floating(field.type)
-            ),
-        ),
+        Declared(arrow, (), ids, state, tuple(field.name for field in constant)),
         dict(sorted(files.items())),
         partial(_opened, table.io),
         partial(_deleted_rows, table.io, location, with_deletes) if with_deletes else None,
@@ -502,14 +488,14 @@ class _Identities:
 
         schema = table.schema()
         top = {field.field_id: arrow.field(field.name) for field in schema.fields}
-        self._places = {
-            spec_id: [
-                (place, field.source_id, top[field.source_id])
-                for place, field in enumerate(spec.fields)
-                if isinstance(field.transform, IdentityTransform) and field.source_id in top
+        self._places: dict[int, list[tuple[int, int, pa.Field]]] = {}
+        for spec_id, spec in table.specs().items():
+            own = [
+                (place, part) for place, part in enumerate(spec.fields) if isinstance(part.transform, IdentityTransform)
             ]
-            for spec_id, spec in table.specs().items()
-        }
+            self._places[spec_id] = [
+                (place, part.source_id, top[part.source_id]) for place, part in own if part.source_id in top
+            ]
         self.columns = {field.name for places in self._places.values() for _place, _id, field in places}
 
     def values(self, logged: LoggedFile) -> dict[str, pa.Scalar]:

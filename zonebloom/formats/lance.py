@@ -276,6 +276,7 @@ class LanceFile:
         self._snapshot = snapshot
         self._path = path
         self._fragment = fragment
+        self._location = snapshot.absolute(path)
         self.fingerprint: Fingerprint = snapshot.files[path].fingerprint
         self.schema: pa.Schema = snapshot.declared_by_table.schema
 
@@ -331,7 +332,7 @@ class LanceFile:
                 yield _without_columns(min(_BATCH_ROWS, stop - first))
             return
         rest = stop - start
-        with self._reading():
+        with explained(self._location):
             for batch in self._physical(names, start, rest).to_batches() if rest else ():
                 rest -= batch.num_rows
                 yield batch.select(names)
@@ -369,18 +370,16 @@ class LanceFile:
             begin, end = begin - shifts, end - shifts
         is_first = np.concatenate([[True], begin[1:] != end[:-1]])
         begin, end = begin[is_first], end[np.concatenate([is_first[1:], [True]])]
-        with self._reading():
-            if num_rows <= _TAKEN_ROWS * len(begin) and self._can_be_taken(names):
+        with explained(self._location):
+            own = self._snapshot.table.schema  # of a blob of format 2.2 it has another type; pylance 14 cannot take it
+            can_be_taken = all(own.field(name).type == self.schema.field(name).type for name in names)
+            if can_be_taken and num_rows <= _TAKEN_ROWS * len(begin):
                 rows = self._fragment.take(places_of(begin, end - begin).tolist(), columns=names)
             else:
                 rows = pa.concat_tables([self._live(names, *pair) for pair in zip(begin, end, strict=True)])
         if rows.num_rows != num_rows:
             raise DataFileError(f"{self._location} must hold {num_rows} requested rows", got=rows.num_rows)
         return rows.select(names)
-
-    def _can_be_taken(self, names: list[str]) -> bool:
-        """Whether no column is a blob of format 2.2, which `take` of pylance 14 cannot read."""
-        return all(self._snapshot.table.schema.field(name).type == self.schema.field(name).type for name in names)
 
     def _live(self, names: list[str], start: np.int64, stop: np.int64) -> pa.Table:
         options = {"offset": int(start), "limit": int(stop - start), "batch_size": _BATCH_ROWS, **_BLOBS}
@@ -392,13 +391,6 @@ class LanceFile:
             return column
         path: tuple[str, ...] = tuple(hashing.column_path(self.schema, column))
         return path[0]
-
-    @property
-    def _location(self) -> str:
-        return self._snapshot.absolute(self._path)
-
-    def _reading(self) -> contextlib.AbstractContextManager[None]:
-        return explained(self._location)
 
 
 def _without_columns(num_rows: int) -> pa.RecordBatch:

@@ -59,8 +59,7 @@ _PATIENT = {
 """Retries of a store that has answered before: it waits for the end of throttling and of broken connections."""
 _WEAK = "W/"
 """The beginning of a weak tag, which no condition matches."""
-_CREATE_ATTEMPTS = 6
-_BODY_ATTEMPTS = 6
+_CREATE_ATTEMPTS = _BODY_ATTEMPTS = 6
 _BROKEN_OFF = re.compile(r"response body error|error decoding response body", re.IGNORECASE)
 _UNREACHABLE = re.compile(r"error sending request|dns error|connection refused|tcp connect|timed out", re.IGNORECASE)
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist")
@@ -236,9 +235,7 @@ class ObjectClient:
         Cost: a request for each 1000 keys (5000 on Azure).
         """
         can_list_from = self.url.provider in _LISTS_FROM and not self.url.bucket.endswith(_UNORDERED)
-        names = (
-            sorted(filter(str.isprintable, known_names)) if can_list_from else []
-        )  # obstore refuses control characters
+        names = sorted(filter(str.isprintable, known_names if can_list_from else ()))  # obstore refuses others
         return sorted(listed_in_parts(names[_KEYS_PER_PART::_KEYS_PER_PART], partial(self._run, prefix)).items())
 
     def _run(self, prefix: str, start: str | None, ends: frozenset[str] | None) -> KeyRun:
@@ -281,16 +278,13 @@ class ObjectClient:
             try:
                 self._put_if_absent(key, data)
             except FileExistsError:
-                stored = self._found(key)
-                if stored is not None:
-                    return stored == data
+                with contextlib.suppress(FileNotFoundError):
+                    return self.get_whole(key) == data
                 time.sleep(0.05 * 2**attempt)  # two writers met, and the store refused both
                 continue
             except StorageError:
-                with contextlib.suppress(StorageError):
-                    stored = self._found(key)
-                    if stored is not None:
-                        return stored == data
+                with contextlib.suppress(StorageError, FileNotFoundError):
+                    return self.get_whole(key) == data
                 raise
             self._check_exclusive(key, data)
             return True
@@ -341,12 +335,6 @@ class ObjectClient:
         self._request("write", key, lambda store: store.put(key, data, mode="create", use_multipart=False))
         self._count(0, bytes_written=len(data))
 
-    def _found(self, key: str) -> bytes | None:
-        try:
-            return self.get_whole(key)
-        except FileNotFoundError:
-            return None
-
     def _check_exclusive(self, key: str, data: bytes) -> None:
         """Write the same again, once a process: the store must refuse it."""
         bucket = self._connected()
@@ -384,16 +372,13 @@ class ObjectClient:
             with self.explaining("write", key):
                 writer.close()
         except (StorageError, FileNotFoundError) as error:  # the second if the upload was completed already
-            if self._size_or_none(key) != file.num_bytes:  # if equal, only the answer was lost: the key is unique
+            size = None
+            with contextlib.suppress(FileNotFoundError, StorageError):
+                size = self.head(key).size
+            if size != file.num_bytes:  # if equal, only the answer was lost: the key is unique
                 raise error if isinstance(error, StorageError) else StorageError(f"cannot write {error}") from error
         self._count(1 if file.num_bytes < PART_BYTES else 2 - -file.num_bytes // PART_BYTES)
         self._count(0, bytes_written=file.num_bytes)
-
-    def _size_or_none(self, key: str) -> int | None:
-        try:
-            return self.head(key).size
-        except (FileNotFoundError, StorageError):
-            return None
 
     def delete(self, key: str) -> None:
         """Remove the object at `key` if it is there."""

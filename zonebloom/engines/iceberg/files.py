@@ -100,9 +100,8 @@ class DataFileWriter:
         name = f"00000-{next(self._counter)}-{self._uuid}.parquet"
         path = self._table.location_provider().new_data_location(data_file_name=name, partition_key=key)
         output = self._table.io.new_output(path)
-        with FileFormatFactory.get(FileFormat.PARQUET).create_writer(
-            output, self._stored, self._table.properties
-        ) as file:
+        parquet = FileFormatFactory.get(FileFormat.PARQUET)
+        with parquet.create_writer(output, self._stored, self._table.properties) as file:
             file.write(pa.Table.from_batches([pa.record_batch(_Labelled(batch, self._labels)) for batch in batches]))
         return DataFile.from_args(
             content=DataFileContent.DATA,

@@ -258,9 +258,9 @@ def _with_filters(footer: bytes, places: Mapping[tuple[int, int], tuple[int, int
             _chunk_with_filter(chunk, *places[group, leaf]) if (group, leaf) in places else chunk
             for leaf, chunk in enumerate(thrift.written_structs(in_group[_COLUMNS][1]))
         ]
-        in_group[_COLUMNS] = (thrift.LIST, thrift.write_list(thrift.STRUCT, chunks))
+        in_group[_COLUMNS] = thrift.structs(chunks)
         groups.append(thrift.write_struct(in_group))
-    fields[_ROW_GROUPS] = (thrift.LIST, thrift.write_list(thrift.STRUCT, groups))
+    fields[_ROW_GROUPS] = thrift.structs(groups)
     return thrift.write_struct(fields)
 
 

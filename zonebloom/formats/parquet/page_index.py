@@ -157,15 +157,11 @@ def _chunk_meta(footer: Footer, group: int, leaf: int) -> ChunkMeta | None:
     if num_values != num_rows or start <= 0 or num_bytes <= 0 or start + num_bytes > footer.size:
         return None
     stats = tuple(page_stats for page_stats in counted if isinstance(page_stats, dict))
-    head = thrift.write_fields(
-        {
-            _TYPE: (thrift.I32, physical_type),
-            ENCODINGS: (thrift.LIST, thrift.write_list(thrift.I32, meta[ENCODINGS])),
-            _PATH: (thrift.LIST, thrift.write_list(thrift.BINARY, path)),
-            _CODEC: (thrift.I32, codec),
-        }
-    )
-    return ChunkMeta(head, start, data_offset, start + num_bytes, num_rows, stats, _index_span(footer, chunk))
+    encodings, names = thrift.write_list(thrift.I32, meta[ENCODINGS]), thrift.write_list(thrift.BINARY, path)
+    head: dict[int, thrift.Field] = {_TYPE: (thrift.I32, physical_type), ENCODINGS: (thrift.LIST, encodings)}
+    head |= {_PATH: (thrift.LIST, names), _CODEC: (thrift.I32, codec)}
+    index = _index_span(footer, chunk)
+    return ChunkMeta(thrift.write_fields(head), start, data_offset, start + num_bytes, num_rows, stats, index)
 
 
 def _index_span(footer: Footer, chunk: dict[int, Any]) -> tuple[int, int] | None:

@@ -18,21 +18,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.footer import Footer, metadata_of
 from zonebloom.formats.parquet.page_index import DICTIONARY_ENCODINGS, PageMap, page_encoding, page_maps
-from zonebloom.formats.parquet.thrift import (
-    BINARY,
-    I32,
-    I64,
-    LIST,
-    STOP,
-    STRUCT,
-    Field,
-    ThriftError,
-    write_fields,
-    write_list,
-    write_struct,
-)
 from zonebloom.ground.arrow import parquet as pq
 from zonebloom.stores.local_file import LocalFile
 from zonebloom.stores.stored_file import ByteRange, StoredFile
@@ -264,7 +252,7 @@ def _decoded(footer: Footer, sound: Sequence[_Fetched], fetched: pa.Buffer) -> d
             written = _footer(footer, numbers, [chunk for _, chunks in together for chunk in chunks], num_wanted)
             reader = pq.ParquetFile(pa.BufferReader(fetched), metadata=metadata_of(written), pre_buffer=False)
             table = _first_rows(reader, num_wanted)
-        except (pa.ArrowException, OSError, ThriftError):
+        except (pa.ArrowException, OSError, thrift.ThriftError):
             continue
         is_as_promised = table.num_rows == num_wanted and table.schema.names == [field.name for field in fields]
         if is_as_promised and table.schema.types == [field.type for field in fields]:
@@ -287,17 +275,22 @@ def _first_rows(reader: pq.ParquetFile, num_rows: int) -> pa.Table:
 def _column_chunk(pages: PageMap, num_rows: int, position: int, dictionary_bytes: int, data_bytes: int) -> bytes:
     """Parquet's ColumnChunk for pages at `position`."""
     size = dictionary_bytes + data_bytes
-    meta: dict[int, Field] = {5: (I64, num_rows), 6: (I64, size), 7: (I64, size), 9: (I64, position + dictionary_bytes)}
+    meta: dict[int, thrift.Field] = {
+        5: (thrift.I64, num_rows),
+        6: (thrift.I64, size),
+        7: (thrift.I64, size),
+        9: (thrift.I64, position + dictionary_bytes),
+    }
     if dictionary_bytes:
-        meta[11] = I64, position
-    written = pages.chunk.head + write_fields(meta, after=4) + STOP
-    return write_struct({2: (I64, position), 3: (STRUCT, written)})
+        meta[11] = thrift.I64, position
+    written = pages.chunk.head + thrift.write_fields(meta, after=4) + thrift.STOP
+    return thrift.write_struct({2: (thrift.I64, position), 3: (thrift.STRUCT, written)})
 
 
 def _footer(footer: Footer, numbers: tuple[int, ...], chunks: list[bytes], num_rows: int) -> bytes:
     """Parquet's FileMetaData of a file of some columns and one row group."""
-    group = write_struct({1: (LIST, write_list(STRUCT, chunks)), 2: (I64, 0), 3: (I64, num_rows)})
-    body = write_fields({3: (I64, num_rows), 4: (LIST, write_list(STRUCT, [group]))}, after=2)
+    group = thrift.write_struct({1: thrift.structs(chunks), 2: (thrift.I64, 0), 3: (thrift.I64, num_rows)})
+    body = thrift.write_fields({3: (thrift.I64, num_rows), 4: thrift.structs([group])}, after=2)
     head, tail = _described(footer, numbers)
     return head + body + tail
 
@@ -311,16 +304,16 @@ def _described(footer: Footer, numbers: tuple[int, ...]) -> tuple[bytes, bytes]:
     described: dict[tuple[int, ...], tuple[bytes, bytes]] = footer.kept["descriptions"]
     if numbers not in described:
         elements = [element for number in numbers for element in footer.fields[number].schema]
-        root = write_struct({_NAME: (BINARY, b"schema"), _NUM_CHILDREN: (I32, len(numbers))})
-        tail: dict[int, Field] = {}
+        root = thrift.write_struct({_NAME: (thrift.BINARY, b"schema"), _NUM_CHILDREN: (thrift.I32, len(numbers))})
+        tail: dict[int, thrift.Field] = {}
         if _ARROW_SCHEMA in (footer.metadata.metadata or {}):
             arrow = base64.b64encode(pa.schema([footer.schema.field(number) for number in numbers]).serialize())
-            pair = write_struct({1: (BINARY, _ARROW_SCHEMA), 2: (BINARY, arrow)})
-            tail[5] = LIST, write_list(STRUCT, [pair])
+            pair = thrift.write_struct({1: (thrift.BINARY, _ARROW_SCHEMA), 2: (thrift.BINARY, arrow)})
+            tail[5] = thrift.structs([pair])
         if footer.created_by:  # pyarrow reads pages of some old writers differently
-            tail[6] = BINARY, footer.created_by
-        head = write_fields({1: (I32, 2), 2: (LIST, write_list(STRUCT, [root, *elements]))})
+            tail[6] = thrift.BINARY, footer.created_by
+        head = thrift.write_fields({1: (thrift.I32, 2), 2: thrift.structs([root, *elements])})
         if len(described) == _MAX_DESCRIBED:
             described.clear()
-        described[numbers] = head, write_fields(tail, after=4) + STOP
+        described[numbers] = head, thrift.write_fields(tail, after=4) + thrift.STOP
     return described[numbers]

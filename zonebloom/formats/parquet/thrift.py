@@ -334,6 +334,11 @@ def write_list(kind: int, values: list[Any]) -> bytes:
     return bytes(out)
 
 
+def structs(written: list[bytes]) -> Field:
+    """The list of structs that are written already, as the value of a field."""
+    return LIST, write_list(STRUCT, written)
+
+
 def _write(out: bytearray, kind: int, value: Any) -> None:
     if kind == BINARY:
         _write_varint(out, len(value))

@@ -176,7 +176,7 @@ class _Copy:
     def _physical_footer(self) -> bytes:
         schema = physical_schema(self._old.footer.fields)
         fields = {field: value for field, value in self._old.fields.items() if field != _KEY_VALUES}
-        return _struct(fields | {_SCHEMA: (thrift.LIST, thrift.write_list(thrift.STRUCT, schema))})
+        return _struct(fields | {_SCHEMA: thrift.structs(schema)})
 
     def write(self, rows: NDArray[np.int64]) -> int:
         """Write the whole file."""
@@ -193,13 +193,13 @@ class _Copy:
         ):
             for chunk in itertools.chain.from_iterable(chunks for _group, chunks in groups):
                 _put(self._out, chunk.fields, index, length, getattr(chunk, name))
-        written = []
-        for group_fields, chunks in groups:
-            columns = thrift.write_list(thrift.STRUCT, [chunk.written() for chunk in chunks])
-            written.append(_struct(group_fields | {_COLUMNS: (thrift.LIST, columns)}))
+        written = [
+            _struct(group_fields | {_COLUMNS: thrift.structs([chunk.written() for chunk in chunks])})
+            for group_fields, chunks in groups
+        ]
         num_rows = sum(_number(group_fields, _GROUP_ROWS) for group_fields, _chunks in groups)
         start = self._out.tell()
-        row_groups = (thrift.LIST, thrift.write_list(thrift.STRUCT, written))
+        row_groups = thrift.structs(written)
         footer = _struct(self._old.fields | {_NUM_ROWS: _long(num_rows), _ROW_GROUPS: row_groups})
         self._out.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)
         copy = Footer.parsed(footer, self._out.tell(), start, self._source.path)
@@ -245,7 +245,7 @@ class _Copy:
         if chunk.offset_index:
             index, _stop = thrift.written_fields(chunk.offset_index, 0)
             shifted = [_struct(page | {1: _long(_number(page, 1) + shift)}) for page in chunk.pages()]
-            chunk.offset_index = _struct(index | {1: (thrift.LIST, thrift.write_list(thrift.STRUCT, shifted))})
+            chunk.offset_index = _struct(index | {1: thrift.structs(shifted)})
         return chunk
 
     def _cut(self, group: int, leaf: int, old: _Chunk, is_kept: NDArray[np.bool_]) -> tuple[_Chunk, Any]:
