@@ -92,6 +92,12 @@ def puffin(path: Path, rows: Mapping[str, Iterable[int]]) -> None:
     path.write_bytes(bytes(data) + b"PFA1" + footer + struct.pack("<I", len(footer)) + b"\0\0\0\0PFA1")
 
 
+def delete_rows(table: Table, path: Path, rows: Mapping[str, Iterable[int]], **place: Any) -> None:
+    """Delete rows of data files, by positions in a Parquet file or by vectors in a Puffin file."""
+    (puffin if path.suffix == ".puffin" else position_deletes)(path, rows)
+    commit_deletes(table, path, DataFileContent.POSITION_DELETES, **place)
+
+
 def commit_deletes(
     table: Table, path: Path, content: DataFileContent, *, partition: Record | None = None, url: str | None = None
 ) -> None:

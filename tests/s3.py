@@ -5,6 +5,7 @@ moto 5 honours `If-None-Match` and `If-Match`. Children of a test reach the serv
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -119,6 +120,17 @@ class S3Server:
             yield
         finally:
             self.fault = None
+
+    @contextmanager
+    def failing(self, *faults: str, at: str = "") -> Iterator[list[str]]:
+        """The first requests fail so whose method, path and query match `at`; gives the faults that are left."""
+        left = list(faults)
+
+        def fault(method: str, path: str, query: str) -> str | None:
+            return left.pop(0) if left and re.search(at, f"{method} {path}?{query}") else None
+
+        with self.misbehaving(fault):
+            yield left
 
 
 def _half_of(body: bytes, connection: socket.socket) -> Iterator[bytes]:

@@ -14,12 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import StaticTable, Table
 
 import zonebloom as zb
 from tests import delta_log
-from tests.iceberg_log import commit_deletes, position_deletes, puffin
+from tests.iceberg_log import delete_rows
 from tests.s3 import Bucket
 
 ROWS_PER_ZONE = 8
@@ -163,6 +162,10 @@ class Delta(Events):
         options["configuration"] = {"delta.enableDeletionVectors": "true"}
         write_deltalake(self.source, new, mode=mode, storage_options=self.options, **options)
 
+    def create(self, schema: pa.Schema, partitions: list[str]) -> None:
+        """Begin with a table of other columns, and partitions by some of them."""
+        self.append(schema.empty_table(), partition_by=partitions)
+
     def table(self, version: int | None = None) -> DeltaTable:
         return DeltaTable(self.source, version, self.options)
 
@@ -187,7 +190,12 @@ class Delta(Events):
 
     def hide(self, offsets: list[int]) -> None:
         """Delete rows of the first file without rewriting it."""
+        for key in self.s3.keys("table/") if self.s3 else ():
+            (self.folder / key).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / key).write_bytes(self.s3.get(key))
         delta_log.delete_rows(self.root, delta_log.actions(self.root, "add")[0], offsets, self.hides_by)
+        if self.s3:
+            self.s3.upload(self.root, "table")
 
     def hidden(self) -> list[Path]:
         """The files that say which rows are deleted."""
@@ -219,6 +227,13 @@ class Iceberg(Events):
     def source(self) -> Table:
         return self.table
 
+    def create(self, schema: pa.Schema, partitions: list[str]) -> None:
+        """Begin anew with a table of other columns, and partitions by some of them."""
+        self.table = self.catalog.create_table("db.others", schema=schema)
+        with self.table.update_spec() as spec:
+            for name in partitions:
+                spec.add_identity(name)
+
     def append(self, new: pa.Table) -> None:
         self.table.append(new)
 
@@ -246,8 +261,9 @@ class Iceberg(Events):
         path = self.folder / f"deletes.{self.hides_by}"
         oldest = self.table.scan().plan_files()
         first = min(oldest, key=lambda task: task.file.lower_bounds[1]).file.file_path
-        (puffin if self.hides_by == "puffin" else position_deletes)(path, {first: offsets})
-        commit_deletes(self.table, path, DataFileContent.POSITION_DELETES)
+        delete_rows(self.table, path, {first: offsets}, url=self.s3.url(path.name) if self.s3 else None)
+        if self.s3:
+            self.s3.put(path.name, path.read_bytes())
 
     def hidden(self) -> list[Path]:
         return [self.folder / f"deletes.{self.hides_by}"]

@@ -65,9 +65,13 @@ def test_a_sound_page_index_is_used(indexed_file):
     assert check_rows(indexed_file) == len(PROBES)
 
 
+def drop_page_index(path: Path) -> None:
+    pq.write_table(pq.read_table(path), path, data_page_size=1, write_batch_size=100, **PLAIN)
+
+
 def test_a_file_without_a_page_index_is_walked(indexed_file):
     """Its headers are read once, as the map is kept; then pages alone. (The file is not new, so its footer is kept.)"""
-    pq.write_table(pq.read_table(indexed_file), indexed_file, data_page_size=1, write_batch_size=100, **PLAIN)
+    drop_page_index(indexed_file)
     os.utime(indexed_file, (1, 1))
     assert 5 not in read_footer(LocalFile(indexed_file)).chunk(0, 0)
     assert check_rows(indexed_file) == len(PROBES)
@@ -75,15 +79,6 @@ def test_a_file_without_a_page_index_is_walked(indexed_file):
         assert data.read_rows(0, [140], [150], ["row"])["row"].to_pylist() == list(range(140, 150))
         assert len(source.requests) == 1
         assert 800 < source.num_bytes < 1000
-
-
-@pytest.mark.parametrize("seed", range(at_depth(10, 2)))
-def test_a_walk_over_damaged_headers_loses_no_row(indexed_file, seed):
-    """As with a page index: damage gives an error of ours, or all rows that were asked for."""
-    pq.write_table(pq.read_table(indexed_file), indexed_file, data_page_size=1, write_batch_size=100, **PLAIN)
-    chunk = pq.read_metadata(indexed_file).row_group(0).column(0)
-    stop = chunk.data_page_offset + chunk.total_compressed_size
-    check_damaged(indexed_file, chunk.data_page_offset, stop, Random(seed))
 
 
 def test_no_flipped_bit_of_a_page_index_loses_a_row(indexed_file):
@@ -148,22 +143,19 @@ def test_pages_in_another_order_or_twice_are_not_used(indexed_file):
         assert check_rows(indexed_file) == 0
 
 
-@pytest.mark.parametrize("seed", range(at_depth(20, 3)))
-def test_a_damaged_page_is_an_error_or_gives_the_row_group_s_rows(indexed_file, seed):
-    """Flips in headers of pages and in values: never a row less, and never another error than ours."""
-    first, _, _ = locations_of(indexed_file)[0]
-    check_damaged(indexed_file, first, index_span(indexed_file)[0], Random(seed))
-
-
-def check_damaged(path: Path, start: int, stop: int, random: Random) -> None:
-    """Flip bits of bytes `[start, stop)`, one at a time; what is read has as many rows as were asked for."""
-    whole = path.read_bytes()
+@pytest.mark.parametrize("has_index", [True, False])
+@pytest.mark.parametrize("seed", range(at_depth(15, 2)))
+def test_a_damaged_page_is_an_error_or_gives_the_row_group_s_rows(indexed_file, has_index, seed):
+    """A flip in headers of pages or in values: never a row less, and never another error than ours."""
+    if not has_index:
+        drop_page_index(indexed_file)
+    chunk, random = pq.read_metadata(indexed_file).row_group(0).column(0), Random(seed)
+    whole, damaged = indexed_file.read_bytes(), indexed_file.with_name("damaged")
     for _ in range(40):
-        damaged = bytearray(whole)
-        damaged[random.randrange(start, stop)] ^= 1 << random.randrange(8)
-        path.with_name("damaged").write_bytes(damaged)
+        damaged.write_bytes(whole)
+        flip(damaged, chunk.data_page_offset + random.randrange(chunk.total_compressed_size), random.randrange(8))
         for starts, stops in PROBES:
-            with opened(path.with_name("damaged")) as (data, _source):
+            with opened(damaged) as (data, _source):
                 try:
                     rows = data.read_rows(0, starts, stops, ["row"])
                 except DataFileError:

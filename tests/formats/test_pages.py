@@ -9,15 +9,18 @@ from __future__ import annotations
 import decimal
 import os
 import shutil
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import datafusion
+import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -88,60 +91,36 @@ VIEWS = {pa.string_view(), pa.binary_view()}
 STRUCT = pa.struct([("x", pa.int32()), ("deep", pa.struct([("s", pa.string()), ("b", pa.bool_())]))])
 
 
+INTEGERS = (pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64())
+TIMES = (pa.date32(), pa.time32("ms"), pa.time64("ns"), pa.duration("us"), pa.timestamp("s"), pa.timestamp("ms"))
+NARROW = (pa.decimal32(9, 2), pa.decimal64(18, 2)) if has("narrow_decimals_in_files") else ()
+DECIMALS = (*NARROW, pa.decimal128(10, 2), pa.decimal128(38, 2), pa.decimal256(60, 2))
+VALUES: dict[pa.DataType, Callable[[int], Any]] = {
+    pa.int8(): lambda n: n % 128,
+    **dict.fromkeys((*INTEGERS, *TIMES, pa.timestamp("us", "Europe/Berlin")), lambda n: n),
+    pa.timestamp("ns"): lambda n: n * 1000,  # old versions of the format have microseconds alone
+    pa.float16(): lambda n: np.float16(n / 8),
+    **dict.fromkeys((pa.float32(), pa.float64()), lambda n: n / 8),
+    pa.bool_(): lambda n: n % 3 == 0,
+    pa.null(): lambda _: None,
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view(), DICTIONARY), lambda n: TEXTS[n % len(TEXTS)]),
+    **dict.fromkeys((pa.binary(), pa.large_binary(), pa.binary_view()), lambda n: TEXTS[n % len(TEXTS)].encode()),
+    pa.binary(4): lambda n: n.to_bytes(4, "big"),
+    pa.uuid(): lambda n: (n * 7919).to_bytes(16, "big"),
+    **dict.fromkeys(DECIMALS, lambda n: decimal.Decimal(n) / 4),
+    STRUCT: lambda n: {"x": n if n % 3 else None, "deep": {"s": str(n), "b": n % 2 == 0} if n % 5 else None},
+    pa.list_(pa.int32()): lambda n: list(range(n % 4)),
+    pa.map_(pa.string(), pa.int64()): lambda n: [(str(i), i) for i in range(n % 3)],
+}
+"""Of each type the value for a number."""
+KINDS = list(VALUES)
+
+
 def some_values(kind: pa.DataType, num_rows: int, random: Random) -> pa.Array:
     """Random values of `kind`, some of them null, with few or many distinct ones."""
     span = random.choice([3, 300, 2**15 - 1])
     is_null = [random.random() < random.choice([0, 0.1, 0.9]) for _ in range(num_rows)]
-    numbers = [None if no else random.randint(0, span) for no in is_null]
-    if pa.types.is_struct(kind):
-        rows = [
-            None
-            if n is None
-            else {"x": n if n % 3 else None, "deep": None if n % 5 == 0 else {"s": str(n), "b": n % 2 == 0}}
-            for n in numbers
-        ]
-        return pa.array(rows, kind)
-    if pa.types.is_list(kind):
-        return pa.array([None if n is None else list(range(n % 4)) for n in numbers], kind)
-    if pa.types.is_map(kind):
-        return pa.array([None if n is None else [(str(i), i) for i in range(n % 3)] for n in numbers], kind)
-    if pa.types.is_null(kind):
-        return pa.nulls(num_rows)
-    if pa.types.is_boolean(kind):
-        return pa.array([None if n is None else n % 3 == 0 for n in numbers])
-    if isinstance(kind, pa.UuidType):
-        return pa.array([None if n is None else uuid.UUID(int=n * 7919).bytes for n in numbers], kind)
-    if pa.types.is_fixed_size_binary(kind):
-        return pa.array([None if n is None else n.to_bytes(kind.byte_width, "big") for n in numbers], kind)
-    if pa.types.is_decimal(kind):
-        return pa.array([None if n is None else decimal.Decimal(n) / 4 for n in numbers], kind)
-    if pa.types.is_dictionary(kind):
-        return pa.array([None if n is None else TEXTS[n % len(TEXTS)] for n in numbers]).dictionary_encode()
-    if pa.types.is_floating(kind):
-        return pa.array([None if n is None else n / 8 for n in numbers], pa.float64()).cast(kind)
-    if kind in (pa.string(), pa.large_string(), pa.string_view()):
-        return pa.array([None if n is None else TEXTS[n % len(TEXTS)] for n in numbers], kind)
-    if kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
-        return pa.array([None if n is None else TEXTS[n % len(TEXTS)].encode() for n in numbers], kind)
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":  # old versions of the format have microseconds alone
-        numbers = [None if n is None else n * 1000 for n in numbers]
-    if kind == pa.int8():
-        numbers = [None if n is None else n % 128 for n in numbers]
-    return pa.array(numbers, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
-
-
-KINDS = [
-    *(pa.int8(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
-    *(pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.null()),
-    *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()),
-    *(pa.binary(4), pa.uuid(), DICTIONARY),
-    *([pa.decimal32(9, 2), pa.decimal64(18, 2)] if has("narrow_decimals_in_files") else []),
-    *(pa.decimal128(10, 2), pa.decimal128(38, 2), pa.decimal256(60, 2)),
-    *(pa.date32(), pa.time32("ms"), pa.time64("ns"), pa.duration("us")),
-    *(pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us", "Europe/Berlin"), pa.timestamp("ns")),
-    *(STRUCT, pa.list_(pa.int32()), pa.map_(pa.string(), pa.int64())),
-]
-INTEGERS = {pa.int32(), pa.int64()}
+    return pa.array([None if no else VALUES[kind](random.randint(0, span)) for no in is_null], kind)
 
 
 @st.composite
@@ -169,7 +148,7 @@ def tables(draw) -> tuple[pa.Table, dict[str, Any]]:
     if not has_dictionaries and random.random() < 0.5:
         encodings = {}
         for name, kind in zip(table.column_names, kinds, strict=True):
-            if kind in INTEGERS:
+            if kind in (pa.int32(), pa.int64()):
                 encodings[name] = random.choice(["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"])
             elif kind == pa.string():
                 encodings[name] = random.choice(["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
@@ -280,32 +259,38 @@ def check_file(path: Path, random: Random) -> set[str]:
 FLAT = {"k", "text", "id", "half", "flag", "at", "price"}
 
 
-def test_files_of_polars(events, tmp_path):
-    import polars as pl
-
+def by_polars(events: pa.Table, path: Path) -> None:
     frame = pl.from_arrow(events).with_columns(kind=pl.col("text").cast(pl.Categorical))
-    frame.write_parquet(tmp_path / "x.parquet", row_group_size=40_000, data_page_size=20_000)
-    assert check_file(tmp_path / "x.parquet", Random(1)) >= FLAT | {"kind"}
+    frame.write_parquet(path, row_group_size=40_000, data_page_size=20_000)
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
-def test_files_of_duckdb(events, tmp_path, version):
-    """They have no page index, and a page for each column chunk: walked, and then read whole."""
-    import duckdb
-
-    connection = duckdb.connect()
-    connection.register("events", events)
-    connection.sql(f"copy events to '{tmp_path}/x.parquet' (format parquet, parquet_version {version})")
-    assert check_file(tmp_path / "x.parquet", Random(1)) == set()
+def by_duckdb(events: pa.Table, path: Path, version: str = "v1") -> None:
+    with duckdb.connect() as connection:
+        connection.register("events", events)
+        connection.sql(f"copy events to '{path}' (format parquet, parquet_version {version})")
 
 
-def test_files_of_datafusion(events, tmp_path):
-    import datafusion
-
+def by_datafusion(events: pa.Table, path: Path) -> None:
     context = datafusion.SessionContext()
     context.register_record_batches("events", [events.to_batches()])
-    context.sql(f"copy events to '{tmp_path}/x.parquet' stored as parquet").collect()
-    assert check_file(tmp_path / "x.parquet", Random(1)) >= FLAT | {"deep"}
+    context.sql(f"copy events to '{path}' stored as parquet").collect()
+
+
+WRITERS: dict[str, tuple[Callable[[pa.Table, Path], None], set[str]]] = {
+    "polars": (by_polars, FLAT | {"kind"}),
+    "duckdb v1": (by_duckdb, set()),
+    "duckdb v2": (partial(by_duckdb, version="v2"), set()),
+    "datafusion": (by_datafusion, FLAT | {"deep"}),
+}
+"""Who writes a file, and the columns that are cut: DuckDB writes no page index, and a page for each column chunk."""
+
+
+@pytest.mark.parametrize(("write", "is_cut"), WRITERS.values(), ids=WRITERS)
+def test_files_of_other_writers(events, tmp_path, write, is_cut):
+    write(events, tmp_path / "x.parquet")
+    columns = check_file(tmp_path / "x.parquet", Random(1))
+    assert columns >= is_cut
+    assert bool(columns) == bool(is_cut)
 
 
 # --- what is read, and what is kept ---------------------------------------------------------------------------------

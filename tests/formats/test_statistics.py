@@ -37,29 +37,15 @@ TYPES = {
 PROVEN = ["tiny", "small", "wide", "day", "ms", "us", "ns", "s"]
 
 
-def values_of(name: str, numbers: list[int | None]) -> pa.Array:
-    """A value of the column's type for each small number, in the same order."""
+def value_of(name: str, number: int) -> object:
+    """A value of the column's type for a small number, in the same order."""
     kind = TYPES[name]
-    if pa.types.is_date32(kind):
-        return pa.array(
-            [None if number is None else DAY.date() + dt.timedelta(days=number) for number in numbers], kind
-        )
-    if pa.types.is_timestamp(kind):
-        zone = dt.UTC if kind.tz else None
-        days = [None if number is None else DAY.replace(tzinfo=zone) + dt.timedelta(days=number) for number in numbers]
-        return pa.array(days, kind)
-    if name == "text":
-        return pa.array([None if number is None else f"{number + 50:03}" for number in numbers])
-    return pa.array([None if number is None else number + 50 * (name == "positive") for number in numbers], kind)
-
-
-def literal_of(name: str, number: int) -> str:
-    value = values_of(name, [number])[0].as_py()
-    if isinstance(value, dt.datetime):
-        return f"TIMESTAMP '{value:%Y-%m-%d %H:%M:%S}{'Z' if value.tzinfo else ''}'"
-    if isinstance(value, dt.date):
-        return f"DATE '{value}'"
-    return f"'{value}'" if isinstance(value, str) else str(value)
+    if pa.types.is_temporal(kind):
+        moment = DAY + dt.timedelta(days=number)
+        if pa.types.is_date32(kind):
+            return moment.date()
+        return moment.replace(tzinfo=dt.UTC if kind.tz else None)
+    return f"{number + 50:03}" if name == "text" else number + 50 * (name == "positive")
 
 
 @pytest.fixture
@@ -75,7 +61,7 @@ def groups_read(monkeypatch) -> list[int]:
 def sorted_lake(tmp_path_factory) -> Path:
     """One file of 10 row groups of 10 rows, in which all columns ascend, and `key` is indexed."""
     root = tmp_path_factory.mktemp("sorted")
-    columns = {name: values_of(name, list(range(-50, 50))) for name in TYPES}
+    columns = {name: pa.array([value_of(name, n) for n in range(-50, 50)], kind) for name, kind in TYPES.items()}
     table = pa.table({"key": [f"{number:x}" for number in range(100)], **columns})
     pq.write_table(table, root / "x.parquet", row_group_size=10)
     zb.build_index(root, "key", rows_per_zone=10)
@@ -85,8 +71,9 @@ def sorted_lake(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("name", TYPES)
 def test_a_range_of_a_sorted_column_reads_the_row_groups_that_can_hold_it(sorted_lake, groups_read, name):
     index = zb.open_index(sorted_lake)
-    rows = index.to_table(f"{name} BETWEEN {literal_of(name, -5)} AND {literal_of(name, 4)}", columns=[name])
-    assert rows[name].to_pylist() == values_of(name, list(range(-5, 5))).to_pylist()
+    wanted = [value_of(name, number) for number in range(-5, 5)]
+    rows = index.to_table(zb.col(name).between(wanted[0], wanted[-1]), columns=[name])
+    assert rows[name].to_pylist() == wanted
     assert sorted(set(groups_read)) == ([4, 5] if name in PROVEN else list(range(10)))
 
 

@@ -6,18 +6,21 @@ pylance 14.0.2 (`scanner(use_scalar_index=False)`). What one format alone has is
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 import shutil
 from collections.abc import Iterator
+from decimal import Decimal
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
 from tests.conftest import index_of
 from tests.tables import ROWS_PER_ZONE, Delta, Events, Folder, Iceberg, Lance, assert_agrees, build, rows, user
-from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError
-from zonebloom.formats import open_dataset
+from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError, StorageError
+from zonebloom.formats import delta, open_dataset
 from zonebloom.ground.reasons import ReasonCode
 
 ALL = "id IS NOT NULL"
@@ -109,23 +112,47 @@ def test_a_data_file_that_is_lost_or_differs_from_the_log_is_an_error_and_not_an
         index.to_table(ALL)
 
 
+# --- partitions by the log --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "integer", "odd"), [(Delta, pa.int16(), "."), (Iceberg, pa.int32(), "")])
+def test_partition_values_are_those_of_the_log_and_prune_files(kind, integer, odd, tmp_path):
+    texts, numbers = ["a b", "x/y=é%", "c:d", "%20", odd, None, "'", "day=3"], range(8)
+    hours = [1_767_225_600 + 3600 * number for number in numbers]
+    columns = {
+        "p": pa.array(texts),
+        "d": [dt.date(2026, 1, 1 + number) for number in numbers],
+        "n": pa.array([None, *numbers[1:]], integer),
+        "dec": pa.array([Decimal(number) / 4 for number in numbers], pa.decimal128(9, 2)),
+        "ts": pa.array(hours, pa.timestamp("s", "UTC")).cast(pa.timestamp("us", "UTC")),
+        "local": pa.array(hours, pa.timestamp("s")).cast(pa.timestamp("us")),
+    }
+    table, data = kind(tmp_path), rows(0, 8, **columns)
+    table.create(data.schema, list(columns))
+    table.append(data)
+    index = build(table.source, index=tmp_path / "index")
+    assert_agrees(index, table.rows())
+    for text in filter(None, texts):
+        result = index.search(zb.col("p") == text)
+        assert (result.kept.files, str(result.kind)) == (1, "exact")
+        assert index.to_table(zb.col("p") == text)["p"].to_pylist() == [text]
+    assert ids(index, "p IS NULL") == [5]
+    assert index.search("d = DATE '2026-01-03'").kept.files == 1
+    assert index.search("n > 5").kept.files == 2
+    assert ids(index, "dec = 0.25 AND ts = TIMESTAMPTZ '2026-01-01 01:00:00Z'") == [1]
+    assert ids(index, "local = TIMESTAMP '2026-01-01 03:00:00'") == [3]
+    table.close()
+
+
 # --- rows that are deleted without rewriting their file ---------------------------------------------------------------
 
 GONE = [0, 5, *range(8, 16), 39]
 
 
-@pytest.fixture(
-    params=[
-        (Delta, "i"),
-        (Delta, "u"),
-        (Delta, "p"),
-        (Iceberg, "parquet"),
-        (Iceberg, "puffin"),
-        (Lance, ""),
-        (Lance, "ids"),
-    ],
-    ids=lambda case: f"{case[0].__name__.lower()} {case[1]}",
-)
+WAYS = [*((Delta, way) for way in "iup"), (Iceberg, "parquet"), (Iceberg, "puffin"), (Lance, ""), (Lance, "ids")]
+
+
+@pytest.fixture(params=WAYS, ids=lambda case: f"{case[0].__name__.lower()} {case[1]}")
 def hiding(request, tmp_path) -> Iterator[Events]:
     """A table as `events`, by each way to say which rows are deleted."""
     kind, how = request.param
@@ -264,6 +291,48 @@ def test_the_command_reads_tables(events, run):
     assert f"{events.kind}, table version {version}" in told
     assert "user" not in run("scan", events.source, "--where", user(7)).out
     assert "user" in run("scan", events.source, "--where", user(50)).out
+
+
+DELETES = (".bin", "deletes.parquet")
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        (Folder, ".parquet"),
+        *((Delta, part) for part in ("_delta_log/", ".parquet", ".bin")),
+        *((Iceberg, part) for part in ("/data/", "deletes.parquet")),
+        (Lance, ".lance"),
+    ],
+)
+def test_an_outage_is_told_as_one_and_changes_nothing(kind, part, s3, tmp_path, monkeypatch):
+    monkeypatch.setitem(delta._RETRIES, "max_retries", "1")  # deltalake waits longer before each
+    remote, options = kind(tmp_path, s3), {"storage_options": s3.options}
+    remote.append(rows(0, 40))
+    index = build(remote.source, index=tmp_path / "index", **options)
+    if part in DELETES:
+        remote.hide([4])
+    remote.append(rows(40, 50))
+    calls = {
+        "scan": lambda: index.to_table(ALL),
+        "exists": lambda: index.exists("u", [user(45)[5:-1]], exact=True),
+        "refresh": index.refresh,
+        "full refresh": lambda: index.refresh("full"),
+        "verify": lambda: index.verify(sample=1.0),
+        "build": lambda: build(remote.source, index=tmp_path / "other", **options),
+    }
+
+    def fault(method: str, path: str, _query: str) -> str | None:
+        return "deny" if method == "GET" and part in path else None
+
+    for name in ("scan", "exists") if part in DELETES else calls:
+        message = "access was refused|cannot read (data|delete) file"
+        with s3.server.misbehaving(fault), pytest.raises(StorageError, match=message):
+            calls[name]()
+    assert index.version == 1
+    assert not list(tmp_path.glob("other/versions/*"))
+    assert (ids(index, user(5)), ids(index, user(45))) == ([5], [45])
+    remote.close()
 
 
 @pytest.mark.parametrize("kind", [Folder, Delta, Iceberg, Lance])

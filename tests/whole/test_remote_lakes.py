@@ -400,30 +400,6 @@ def test_a_store_that_cannot_be_reached_is_an_error_not_damage(s3: Bucket, make_
         assert index.search(zb.col("user_id") == key_of(lake, 0)).kept.zones == 1
 
 
-def test_an_outage_while_data_files_are_read_is_told_and_changes_nothing(s3: Bucket, make_lake):
-    lake = make_lake((20_000, 20_000))
-    url = s3.upload(lake.root, "lake")
-    index = zb.build_index(url, "user_id", storage_options=s3.options)
-    s3.put("lake/new.parquet", (lake.root / lake.files[0]).read_bytes())
-
-    def fault(method: str, path: str, _query: str) -> str | None:
-        return "deny" if method == "GET" and path.endswith(".parquet") else None
-
-    for call in (
-        lambda: index.to_table("amount > 0"),
-        lambda: index.exists("user_id", [key_of(lake, 0)], exact=True),
-        index.refresh,
-        lambda: index.refresh("full"),
-        lambda: index.verify(sample=1.0),
-        lambda: zb.build_index(url, "amount", index=s3.url("other"), storage_options=s3.options),
-    ):
-        with s3.server.misbehaving(fault), pytest.raises(StorageError, match="access was refused"):
-            call()
-    assert index.version == 1
-    assert s3.keys("other/versions") == []
-    assert index.to_table(zb.col("user_id") == key_of(lake, 0)).num_rows == 2
-
-
 @pytest.mark.parametrize("key", ["a//b.parquet", "./a.parquet", "../a.parquet", "a\tb.parquet"])
 def test_a_key_that_cannot_be_listed_is_told(s3: Bucket, flat_lake: Lake, key):
     url = s3.upload(flat_lake.root, "lake")
