@@ -31,7 +31,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
 
 import zonebloom as zb
 from tests.depth import some
@@ -98,36 +97,30 @@ def write(folder: Path, name: str, table: pa.Table) -> None:
     pq.write_table(table, folder / name, row_group_size=500, write_page_index=True)
 
 
-def plain_lake(folder: Path, _s3: Any) -> Lake:
+def plain_lake(folder: Path) -> Lake:
     for seed in range(2):
         write(folder, f"{seed}.parquet", rows_of(seed))
     index = zb.build_index(folder, INDEXED, rows_per_zone=ROWS_PER_ZONE)
     return Lake(index, pads.dataset(folder), f"{folder}/*.parquet")
 
 
-def sliced_lake(folder: Path, _s3: Any) -> Lake:
-    lake = plain_lake(folder, _s3)
-    lake.index.optimize()
-    return lake
-
-
-def hive_lake(folder: Path, _s3: Any) -> Lake:
+def hive_lake(folder: Path) -> Lake:
     for seed in range(2):
         write(folder, f"region={seed}/0.parquet", rows_of(seed))
     index = zb.build_index(folder, INDEXED, rows_per_zone=ROWS_PER_ZONE)
     return Lake(index, pads.dataset(folder, partitioning="hive"), f"{folder}/*/*.parquet")
 
 
-def stale_lake(folder: Path, _s3: Any) -> Lake:
+def stale_lake(folder: Path) -> Lake:
     """One file is as it was indexed, one changed, and one is new."""
-    lake = plain_lake(folder, _s3)
+    lake = plain_lake(folder)
     write(folder, "1.parquet", rows_of(1).slice(700).append_column("new", pa.array(range(800))))
     os.utime(folder / "1.parquet", ns=(1, 1))
     write(folder, "2.parquet", rows_of(2, 300))
     return Lake(lake.index, pads.dataset(folder, schema=rows_of(0).schema), lake.parquet)
 
 
-def evolved_lake(folder: Path, _s3: Any) -> Lake:
+def evolved_lake(folder: Path) -> Lake:
     """One file has neither all columns nor the types of the others."""
     write(folder, "0.parquet", rows_of(0))
     narrow = rows_of(1).drop_columns(["text", "nested"])
@@ -136,7 +129,7 @@ def evolved_lake(folder: Path, _s3: Any) -> Lake:
     return Lake(index, pads.dataset(folder, schema=index.schema), f"{folder}/*.parquet")
 
 
-def delta_lake(folder: Path, _s3: Any) -> Lake:
+def delta_lake(folder: Path) -> Lake:
     for seed in range(2):
         table = rows_of(seed).drop_columns(["key"])
         deltalake.write_deltalake(folder, table, mode="append", configuration={"delta.enableDeletionVectors": "false"})
@@ -145,137 +138,121 @@ def delta_lake(folder: Path, _s3: Any) -> Lake:
     return Lake(index, pads.dataset(sorted(files)), None)
 
 
-def object_lake(folder: Path, s3: Any) -> Lake:
-    plain_lake(folder, None)
-    for number in range(2):
-        s3.put(f"lake/{number}.parquet", (folder / f"{number}.parquet").read_bytes())
-    index = zb.build_index(s3.url("lake"), INDEXED, rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
-    files = fs.S3FileSystem(access_key="key", secret_key="secret", endpoint_override=s3.server.url, region="us-east-1")
-    return Lake(index, pads.dataset(f"{s3.name}/lake", filesystem=files, exclude_invalid_files=True), None)
-
-
 LAKES = {
-    lake.__name__.removesuffix("_lake"): lake
-    for lake in (plain_lake, sliced_lake, hive_lake, stale_lake, evolved_lake, delta_lake, object_lake)
+    lake.__name__.removesuffix("_lake"): lake for lake in (plain_lake, hive_lake, stale_lake, evolved_lake, delta_lake)
 }
 
 
-BY_POLARS = {"plain", "sliced", "hive"}
+BY_POLARS = {"plain", "hive"}
 """Lakes that Polars' own reader reads where nothing is excluded: each file has the columns of the data set."""
 
 
 @pytest.fixture(scope="module", params=LAKES)
-def lake(request, tmp_path_factory, s3_server):
-    bucket = s3_server.bucket(f"engines-{uuid.uuid4()}") if request.param == "object" else None
-    return replace(LAKES[request.param](tmp_path_factory.mktemp("engines") / "lake", bucket), kind=request.param)
+def lake(request, tmp_path_factory):
+    return replace(LAKES[request.param](tmp_path_factory.mktemp("engines") / "lake"), kind=request.param)
 
 
 # --- conditions -------------------------------------------------------------------------------------------------------
 
 
+ALL = frozenset({"pyarrow", "duckdb", "relation", "datafusion", "polars", "polars dataset"})
+NOBODY: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True)
 class Condition:
-    """One condition in each language; an engine of a language that is left out does not have it."""
+    """One condition in each language; engines of SQL do not have one that is left out."""
 
-    arrow: pc.Expression
+    of: Callable[[Callable[..., Any]], Any]
+    """The condition by pyarrow, of its `field`, and by Polars, of its `col`."""
     sql: str | None = None
-    polars: pl.Expr | None = None
-    prunes: frozenset[str] = frozenset({"pyarrow", "duckdb", "relation", "datafusion", "polars", "polars dataset"})
+    prunes: frozenset[str] = ALL
     """The engines that hand over enough of it."""
     keys: tuple[str, list[Any]] | None = None
     """For `semi_join`: a column and values that are equivalent."""
+    in_polars: pl.Expr | None = None
+    """If Polars spells it in another way."""
 
+    @property
+    def arrow(self) -> pc.Expression:
+        return self.of(pc.field)
 
-def without(*engines: str) -> frozenset[str]:
-    return Condition(pc.scalar(True)).prunes - set(engines)
+    @property
+    def polars(self) -> pl.Expr:
+        return self.of(pl.col) if self.in_polars is None else self.in_polars
 
 
 F, C = pc.field, pl.col
-NOBODY: frozenset[str] = frozenset()
 SOME = [7, 901, 100_203, 999_999]
 LONG = [number * 100_000_000 + 3 for number in range(300)] + [42]
 TIME = dt.datetime(2020, 1, 1, 0, 0, 42)  # noqa: DTZ001 - a local time
+DAY, CENTS = dt.date(2020, 2, 12), decimal.Decimal("10.50")
 
 CONDITIONS = {
-    "everything": Condition(pc.scalar(True), "true", pl.lit(True), NOBODY),
-    "present": Condition(F("id") == 42, "id = 42", C("id") == 42, keys=("id", [42])),
-    "absent": Condition(F("id") == -1, "id = -1", C("id") == -1, keys=("id", [-1])),
-    "few": Condition(F("id").isin(SOME), f"id IN {tuple(SOME)}", C("id").is_in(SOME), keys=("id", SOME)),
+    "everything": Condition(lambda _: pc.scalar(True), "true", NOBODY, in_polars=pl.lit(True)),
+    "present": Condition(lambda c: c("id") == 42, "id = 42", keys=("id", [42])),
+    "absent": Condition(lambda c: c("id") == -1, "id = -1", keys=("id", [-1])),
+    "few": Condition(
+        lambda c: c("id").isin(SOME), f"id IN {tuple(SOME)}", keys=("id", SOME), in_polars=C("id").is_in(SOME)
+    ),
     "many": Condition(
-        F("id").isin(LONG), f"id IN {tuple(LONG)}", C("id").is_in(LONG), without("polars dataset"), ("id", LONG)
+        lambda c: c("id").isin(LONG),
+        f"id IN {tuple(LONG)}",
+        ALL - {"polars dataset"},
+        ("id", LONG),
+        C("id").is_in(LONG),
     ),
-    "text": Condition(F("text") == "text 42", "text = 'text 42'", C("text") == "text 42", keys=("text", ["text 42"])),
-    "null": Condition(F("text").is_null(), "text IS NULL", C("text").is_null()),
-    "zero": Condition(F("number") == 0.0, "number = 0", C("number") == 0, keys=("number", [0.0])),
-    "single zero": Condition(F("single") == pa.scalar(-0.0, pa.float32()), "single = 0", C("single") == 0),
+    "text": Condition(lambda c: c("text") == "text 42", "text = 'text 42'", keys=("text", ["text 42"])),
+    "null": Condition(lambda c: c("text").is_null(), "text IS NULL"),
+    "zero": Condition(lambda c: c("number") == 0.0, "number = 0", keys=("number", [0.0])),
+    "single zero": Condition(
+        lambda c: c("single") == pa.scalar(-0.0, pa.float32()), "single = 0", in_polars=C("single") == 0
+    ),
     "zeros": Condition(
-        F("number").isin([0.0, 5.0]),
+        lambda c: c("number").isin([0.0, 5.0]),
         "number IN (0, 5)",
-        C("number").is_in([0.0, 5.0]),
-        without("pyarrow", "polars dataset"),
+        ALL - {"pyarrow", "polars dataset"},
+        in_polars=C("number").is_in([0.0, 5.0]),
     ),
-    "nan": Condition(F("number") == NAN, "number = cast('nan' AS double)", C("number") == NAN, NOBODY),
+    "nan": Condition(lambda c: c("number") == NAN, "number = cast('nan' AS double)", NOBODY),
     "nan among others": Condition(
-        F("number").isin([NAN, 5.0]), None, C("number").is_in([NAN, 5.0]), NOBODY, ("number", [NAN, 5.0])
+        lambda c: c("number").isin([NAN, 5.0]), None, NOBODY, ("number", [NAN, 5.0]), C("number").is_in([NAN, 5.0])
     ),
     "float": Condition(
-        F("single") == pa.scalar(5.25, pa.float32()), "single = 5.25", C("single") == 5.25, without("datafusion")
+        lambda c: c("single") == pa.scalar(5.25, pa.float32()),
+        "single = 5.25",
+        ALL - {"datafusion"},
+        in_polars=C("single") == 5.25,
     ),
-    "no float": Condition(F("single") == 0.1, "single = 0.1", C("single") == 0.1, without("pyarrow", "datafusion")),
+    "no float": Condition(lambda c: c("single") == 0.1, "single = 0.1", ALL - {"pyarrow", "datafusion"}),
     "decimal": Condition(
-        F("amount") == decimal.Decimal("10.50"),
-        "amount = 10.5",
-        C("amount") == decimal.Decimal("10.50"),
-        without("polars dataset"),
-        ("amount", [decimal.Decimal("10.50")]),
+        lambda c: c("amount") == CENTS, "amount = 10.5", ALL - {"polars dataset"}, ("amount", [CENTS])
     ),
-    "day": Condition(
-        F("day") == dt.date(2020, 2, 12),
-        "day = date '2020-02-12'",
-        C("day") == dt.date(2020, 2, 12),
-        keys=("day", [dt.date(2020, 2, 12)]),
-    ),
-    "time": Condition(
-        F("moment") == TIME, "moment = timestamp '2020-01-01 00:00:42'", C("moment") == TIME, keys=("moment", [TIME])
-    ),
-    "bytes": Condition(
-        F("raw") == b"00000042", None, C("raw") == b"00000042", without("polars dataset"), keys=("raw", [b"00000042"])
-    ),
+    "day": Condition(lambda c: c("day") == DAY, f"day = date '{DAY}'", keys=("day", [DAY])),
+    "time": Condition(lambda c: c("moment") == TIME, f"moment = timestamp '{TIME}'", keys=("moment", [TIME])),
+    "bytes": Condition(lambda c: c("raw") == b"00000042", None, ALL - {"polars dataset"}, keys=("raw", [b"00000042"])),
     "leaf": Condition(
-        F("nested", "leaf") == 42,
+        lambda c: c("nested", "leaf") == 42,
         "nested['leaf'] = 42",
-        C("nested").struct.field("leaf") == 42,
-        without("duckdb", "relation", "datafusion", "polars dataset"),
+        frozenset({"pyarrow", "polars"}),
+        in_polars=C("nested").struct.field("leaf") == 42,
     ),
-    "and": Condition(
-        (F("id") == 42) & (F("number") > 0), "id = 42 AND number > 0", (C("id") == 42) & (C("number") > 0)
-    ),
-    "or": Condition(
-        (F("id") == 42) | (F("text") == "text 43"),
-        "id = 42 OR text = 'text 43'",
-        (C("id") == 42) | (C("text") == "text 43"),
-    ),
-    "or unindexed": Condition(
-        (F("id") == 42) | (F("row") == 3), "id = 42 OR row = 3", (C("id") == 42) | (C("row") == 3), NOBODY
-    ),
-    "not": Condition(~(F("id") == 42), "NOT id = 42", C("id") != 42, NOBODY),
-    "range": Condition(
-        (F("number") < 30) & (F("number") > 20),
-        "number < 30 AND number > 20",
-        (C("number") < 30) & (C("number") > 20),
-        NOBODY,
-    ),
+    "and": Condition(lambda c: (c("id") == 42) & (c("number") > 0), "id = 42 AND number > 0"),
+    "or": Condition(lambda c: (c("id") == 42) | (c("text") == "text 43"), "id = 42 OR text = 'text 43'"),
+    "or unindexed": Condition(lambda c: (c("id") == 42) | (c("row") == 3), "id = 42 OR row = 3", NOBODY),
+    "not": Condition(lambda c: ~(c("id") == 42), "NOT id = 42", NOBODY),
+    "range": Condition(lambda c: (c("number") < 30) & (c("number") > 20), "number < 30 AND number > 20", NOBODY),
     "function": Condition(
-        pc.utf8_upper(F("text")) == "TEXT 42",
+        lambda c: pc.utf8_upper(c("text")) == "TEXT 42",
         "upper(text) = 'TEXT 42'",
-        C("text").str.to_uppercase() == "TEXT 42",
         NOBODY,
+        in_polars=C("text").str.to_uppercase() == "TEXT 42",
     ),
     "cast": Condition(
-        F("id").cast(pa.string()) == "42",
+        lambda c: c("id").cast(pa.string()) == "42",
         "cast(id AS varchar) = '42'",
-        C("id").cast(str) == "42",
         frozenset({"datafusion"}),
+        in_polars=C("id").cast(str) == "42",
     ),
 }
 
@@ -426,7 +403,7 @@ def test_a_semi_join_gives_just_what_duckdb_gives_over_plain_files(lake, rows_re
 
 @pytest.fixture(scope="module")
 def flat(tmp_path_factory):
-    return plain_lake(tmp_path_factory.mktemp("flat") / "lake", None)
+    return plain_lake(tmp_path_factory.mktemp("flat") / "lake")
 
 
 def test_duckdb_reads_a_dataset_by_name_in_joins_and_in_ctes(flat):
@@ -435,12 +412,9 @@ def test_duckdb_reads_a_dataset_by_name_in_joins_and_in_ctes(flat):
     local = flat.index.dataset()  # a replacement scan finds it by the name of the variable
     with pytest.raises(ValueError, match="no engine has scanned this data set yet; run a query first"):
         _ = local.last_scan
-    assert (
-        connection.sql("SELECT row FROM local WHERE id = 42").fetchall()
-        == connection.sql(
-            "WITH found AS (SELECT * FROM events WHERE id = 42) SELECT e.row FROM events e JOIN found USING (id)"
-        ).fetchall()
-    )
+    joined = "WITH found AS (SELECT * FROM events WHERE id = 42) SELECT e.row FROM events e JOIN found USING (id)"
+    alone = connection.sql("SELECT row FROM local WHERE id = 42").fetchall()
+    assert connection.sql(joined).fetchall() == alone
     assert local.last_scan.kept.rows == ROWS_PER_ZONE
     assert events.last_scan.total.rows == 2 * NUM_ROWS
     assert connection.sql("SELECT count(*) FROM events WHERE nested.leaf = 42").fetchall() == [(1,)]
@@ -490,6 +464,17 @@ def test_equal_texts_of_a_collation_are_all_found(flat):
     assert connection.sql("SELECT id FROM events WHERE text = 'TEXT 42'").fetchall() == [(42,)]
 
 
+def test_a_lake_in_an_object_store_is_read_through_the_index(s3, tmp_path):
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "a.parquet")
+    index = zb.build_index(s3.upload(tmp_path, "lake"), "id", rows_per_zone=8, storage_options=s3.options)
+    connection = duckdb.connect()
+    for where, num_rows in (("id = 3", 1), ("id >= 0", 100)):
+        assert len(relation(connection, index, where).fetchall()) == num_rows
+    assert semi_join(connection, index, "id", connection.sql("SELECT 3")).fetchall() == [(3,)]
+    for condition, num_rows in ((C("id") == 3, 1), (C("id") >= 0, 100)):
+        assert scan(index).filter(condition).collect().height == num_rows
+
+
 def test_a_condition_that_duckdb_refuses_is_its_own_error(flat):
     with pytest.raises(duckdb.BinderException, match="nothing"):
         relation(duckdb.connect(), flat.index, "nothing = 3").fetchall()
@@ -532,11 +517,8 @@ def test_columns_of_a_relation_have_the_types_of_all_files(tmp_path):
     """Also where the files that are read hold narrower ones: 0.1 equals the float 0.1, and not the double of it."""
     narrow = {"id": pa.array([1], pa.int32()), "x": pa.array([0.1], pa.float32()), "s": [{"a": 1}], "n": pa.nulls(1)}
     wide = {"id": [2], "x": [0.1], "s": [{"a": 1, "b": 2}], "n": ["text"], "new": [dt.date(2020, 1, 1)]}
-    same = {
-        "half": pa.array([np.float16(1.5)]),
-        "took": pa.array([3], pa.duration("us")),
-        "pair": pa.array([[1, 2]], pa.list_(pa.int64(), 2)),
-    }
+    same = {"half": pa.array([np.float16(1.5)]), "took": pa.array([3], pa.duration("us"))}
+    same |= {"pair": pa.array([[1, 2]], pa.list_(pa.int64(), 2))}
     for number, columns in enumerate((narrow, wide)):
         pq.write_table(pa.table({**columns, **same}), tmp_path / f"{number}.parquet")
     index = zb.build_index(tmp_path, "id")
@@ -550,11 +532,8 @@ def test_columns_of_a_relation_have_the_types_of_all_files(tmp_path):
 
 def test_more_files_than_are_read_apart(tmp_path):
     for number in range(70):
-        pq.write_table(
-            pa.table({"id": [7, *range(number * 10, number * 10 + 9)]}),
-            tmp_path / f"{number:02}.parquet",
-            row_group_size=5,
-        )
+        rows = pa.table({"id": [7, *range(number * 10, number * 10 + 9)]})
+        pq.write_table(rows, tmp_path / f"{number:02}.parquet", row_group_size=5)
     index = zb.build_index(tmp_path, "id", rows_per_zone=5)
     assert relation(duckdb.connect(), index, "id = 7").aggregate("count(*)").fetchall() == [(71,)]
 
@@ -568,26 +547,17 @@ def test_a_column_without_a_name(tmp_path):
     assert scan(index).filter(pl.col("") == 3).select("").collect().rows() == [(3,)]
 
 
-def test_float16_which_duckdb_has_in_files_only(tmp_path):
-    pq.write_table(pa.table({"id": [1, 2], "half": pa.array(np.array([1.5, 2.5], np.float16))}), tmp_path / "a.parquet")
-    index = zb.build_index(tmp_path, "id")
-    assert relation(duckdb.connect(), index, "id = 2").fetchall() == [(2, 2.5)]
-    assert relation(duckdb.connect(), index, "half = 2.5").fetchall() == [(2, 2.5)]
-    assert row_groups_read(relation(duckdb.connect(), index, "id = -1")) == 0
-
-
 @pytest.mark.parametrize("column", ["id", "half", "span"])
-def test_keys_have_the_type_that_duckdb_gives_the_column_of_a_file(tmp_path, column):
+def test_types_that_duckdb_has_in_files_only_are_searched_and_joined(tmp_path, column):
     """From Arrow, DuckDB has no float16, and intervals where a file has integers."""
-    columns = {
-        "id": [1, 2],
-        "half": pa.array(np.array([1.5, 2.5], np.float16)),
-        "span": pa.array([1, 2], pa.duration("us")),
-    }
-    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    half, span = pa.array(np.array([1.5, 2.5], np.float16)), pa.array([1, 2], pa.duration("us"))
+    pq.write_table(pa.table({"id": [1, 2], "half": half, "span": span}), tmp_path / "a.parquet")
     index, connection = zb.build_index(tmp_path, column), duckdb.connect()
     keys = connection.sql(f"SELECT {column} FROM read_parquet('{tmp_path}/a.parquet') WHERE id = 2")
     assert semi_join(connection, index, column, keys).select("id").fetchall() == [(2,)]
+    for where in ("id = 2", "half = 2.5"):
+        assert relation(connection, index, where).select("id, half").fetchall() == [(2, 2.5)]
+    assert column != "id" or row_groups_read(relation(connection, index, "id = -1")) == 0
 
 
 # --- the data set by itself -------------------------------------------------------------------------------------------
@@ -631,11 +601,11 @@ def test_counting_and_the_first_rows_read_no_more_than_they_need(flat, rows_read
 
 
 def test_a_dataset_sees_files_that_come_after_it(tmp_path):
-    lake = plain_lake(tmp_path / "lake", None)
+    lake = plain_lake(tmp_path / "lake")
     ours = lake.index.dataset()
     write(tmp_path / "lake", "9.parquet", rows_of(9))
     for run in DATASET_ENGINES.values():
-        where = Condition(F("id") == 900_042, "id = 900042", C("id") == 900_042)
+        where = Condition(lambda c: c("id") == 900_042, "id = 900042")
         assert [row["id"] for row in run(ours, where)] == [900_042]
     assert scan(lake.index).filter(C("id") == 900_042).collect().height == 1
     assert relation(duckdb.connect(), lake.index, "id = 900042").select("id").fetchall() == [(900_042,)]
@@ -661,23 +631,18 @@ def test_no_copy_of_a_dataset_is_made(flat):
         pickle.dumps(next(ours.get_fragments()))
 
 
-def test_columns_that_are_not_there_are_named(flat):
-    ours = flat.index.dataset()
+def test_columns_are_named_or_told_by_their_places(flat):
+    ours, by_place = flat.index.dataset(), pc.field(0) == 42
     with pytest.raises(zb.ZoneBloomError, match="did you mean text"):
         ours.to_table(columns=["txt"])
-
-
-def test_a_filter_that_names_no_column_is_applied_all_the_same(flat):
-    by_place = pc.field(0) == 42
-    assert flat.index.dataset().to_table(filter=by_place) == flat.plain.to_table(filter=by_place)
+    assert ours.to_table(filter=by_place) == flat.plain.to_table(filter=by_place)
 
 
 def test_a_filter_reads_its_columns_where_no_pruning_needs_them(tmp_path):
     """DuckDB writes `small = 300` as `if_else(is_valid(small), false, null)`: pruning looks at `false` alone."""
+    rows = pa.table({"id": [1, 2, 3], "small": pa.array([1, 2, None], pa.int8())})
     for part in range(2):
-        write(
-            tmp_path, f"part={part}/0.parquet", pa.table({"id": [1, 2, 3], "small": pa.array([1, 2, None], pa.int8())})
-        )
+        write(tmp_path, f"part={part}/0.parquet", rows)
     index = zb.build_index(tmp_path, "id", rows_per_zone=1)
     plain, ours = pads.dataset(tmp_path, partitioning="hive"), index.dataset()
     for where in (
@@ -758,10 +723,8 @@ def test_a_scan_without_a_condition_says_so(flat):
     dataset = flat.index.dataset()
     assert dataset.to_table(columns=["row"]).num_rows == 2 * NUM_ROWS
     (reason,) = dataset.last_scan.reasons
-    assert (reason.code, reason.message) == (
-        "PREDICATE_NOT_SUPPORTED",
-        "no condition was handed over, so every row is read",
-    )
+    assert reason.code == "PREDICATE_NOT_SUPPORTED"
+    assert reason.message == "no condition was handed over, so every row is read"
 
 
 def test_datafusion_finds_a_registered_table(flat):

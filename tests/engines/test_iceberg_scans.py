@@ -17,11 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo, In
-from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import DataScan, Table
 
 import zonebloom as zb
-from tests.iceberg_log import commit_deletes, position_deletes
+from tests.iceberg_log import delete_rows
 from zonebloom.engines import iceberg
 from zonebloom.errors import IndexNotFoundError, StaleWarning
 from zonebloom.ground.reasons import ReasonCode
@@ -117,8 +116,7 @@ def test_a_table_that_goes_on_living_loses_no_row(table, tmp_path):
 
 def test_position_deletes_hold(table, tmp_path):
     [task] = iceberg.table(table, index=tmp_path / "index").scan("long = 42").plan_files()
-    position_deletes(tmp_path / "deletes.parquet", {task.file.file_path: list(range(100))})
-    commit_deletes(table, tmp_path / "deletes.parquet", DataFileContent.POSITION_DELETES)
+    delete_rows(table, tmp_path / "deletes.parquet", {task.file.file_path: range(100)})
     pruned = iceberg.table(table.refresh(), index=tmp_path / "index")
     assert rows_of(pruned.scan("long = 42")) == []
     assert rows_of(pruned.scan("long in (1, 42)")) == rows_of(table.scan("long in (1, 42)"))
