@@ -29,6 +29,13 @@ def built(root, **options) -> zb.Index:
     return zb.build_index(root, "user_id", rows_per_zone=256, **options)
 
 
+def indexed(folder, *files) -> Path:
+    """A lake of files of these keys, and its index."""
+    root = lake_of(folder, *files)
+    zb.build_index(root, "k", rows_per_zone=10)
+    return root
+
+
 def chosen(lake, count=5) -> list[str]:
     """Ids of users in several files."""
     return lake.table["user_id"].to_pylist()[:: lake.table.num_rows // count]
@@ -128,8 +135,7 @@ def test_no_byte_of_an_erased_value_is_left_on_the_disk(tmp_path):
 
 
 def test_files_that_the_index_has_not_seen_are_erased_from_too(tmp_path):
-    root = lake_of(tmp_path, *hundreds(2))
-    zb.build_index(root, "k", rows_per_zone=10)
+    root = indexed(tmp_path, *hundreds(2))
     write(root / "f1.parquet", [7, 1000])
     write(root / "new.parquet", [7, 7, 2000])
     done = zb.erase(root, "k", [7])
@@ -138,24 +144,11 @@ def test_files_that_the_index_has_not_seen_are_erased_from_too(tmp_path):
 
 
 def test_a_file_that_loses_all_rows_stays_without_rows(tmp_path):
-    root = lake_of(tmp_path, [7, 7], [8])
-    zb.build_index(root, "k", rows_per_zone=10)
+    root = indexed(tmp_path, [7, 7], [8])
     assert zb.erase(zb.open_index(root), "k", [7]).num_rows_erased == 2
     assert pq.read_table(root / "f0.parquet").schema.names == ["k", "s"]
     assert rows_of(root) == [8]
     assert pads.dataset(root).count_rows() == 1
-
-
-def test_a_link_stays_a_link_and_its_file_is_replaced(tmp_path):
-    root = lake_of(tmp_path, [1, 7], [8])
-    (root / "f0.parquet").rename(tmp_path / "elsewhere.parquet")
-    (root / "f0.parquet").symlink_to(tmp_path / "elsewhere.parquet")
-    (tmp_path / "elsewhere.parquet").chmod(0o640)
-    zb.build_index(root, "k", rows_per_zone=10)
-    zb.erase(root, "k", [7])
-    assert (root / "f0.parquet").is_symlink()
-    assert pq.read_table(tmp_path / "elsewhere.parquet")["k"].to_pylist() == [1]
-    assert (tmp_path / "elsewhere.parquet").stat().st_mode & 0o777 == 0o640
 
 
 def test_only_who_may_read_a_file_may_read_it_during_and_after_an_erasure(tmp_path, monkeypatch):
@@ -209,8 +202,7 @@ def test_what_cannot_be_erased_is_refused_before_any_change(flat_lake, tmp_path)
 
 
 def test_a_file_that_cannot_be_rewritten_stays_as_it_was(tmp_path, monkeypatch):
-    root = lake_of(tmp_path, [1, 7], [7, 8])
-    zb.build_index(root, "k", rows_per_zone=10)
+    root = indexed(tmp_path, [1, 7], [7, 8])
     data = (root / "f1.parquet").read_bytes()
     whole = zb.open_index(root).view().files["f1.parquet"].fingerprint
     broken = data[:4] + bytes(20) + data[24:]  # in a page
@@ -222,38 +214,35 @@ def test_a_file_that_cannot_be_rewritten_stays_as_it_was(tmp_path, monkeypatch):
     assert not [path for path in root.iterdir() if path.name.startswith(".")]
 
 
-def test_a_file_that_changes_before_it_is_replaced_is_not_overwritten(tmp_path, monkeypatch):
-    """Another writer comes between find and replace: its rows stay, and those of the value go in the next pass."""
-    root = lake_of(tmp_path, [1, 7], [8])
-    zb.build_index(root, "k", rows_per_zone=10)
-    replace, others = LocalStore.replace, [[2, 7, 7], [3, 7]]
+def rewriting(monkeypatch, root, keys) -> None:
+    """Have another writer put other keys into a file before it is replaced, at each turn the next of `keys`."""
+    replace = LocalStore.replace
 
     def beaten(store, path, staged, expected):
-        if others:
-            write(root / path, others.pop(), extra=1 + len(others))
+        if keys:
+            write(root / path, keys.pop(0), extra=1 + len(keys))
         return replace(store, path, staged, expected)
 
     monkeypatch.setattr(LocalStore, "replace", beaten)
+
+
+def test_a_file_that_changes_before_it_is_replaced_is_not_overwritten(tmp_path, monkeypatch):
+    """Another writer comes between find and replace: its rows stay, and those of the value go in the next pass."""
+    root = indexed(tmp_path, [1, 7], [8])
+    rewriting(monkeypatch, root, [[3, 7], [2, 7, 7]])
     done = zb.erase(root, "k", [7])
     assert (done.num_rows_erased, done.num_rows_left) == (2, 0)
     assert rows_of(root) == [2, 8]
 
 
 def test_rows_that_come_back_for_ever_are_left_and_told(tmp_path, monkeypatch, run):
-    root = lake_of(tmp_path, [1, 7], [8])
-    zb.build_index(root, "k", rows_per_zone=10)
-    replace, turn = LocalStore.replace, iter(range(100))
-
-    def beaten(store, path, staged, expected):
-        write(root / path, [7], extra=1 + next(turn))
-        return replace(store, path, staged, expected)
-
-    monkeypatch.setattr(LocalStore, "replace", beaten)
+    root = indexed(tmp_path, [1, 7], [8])
+    rewriting(monkeypatch, root, [[7]] * 100)
     done = run("erase", root, "-c", "k", "--values", "-", stdin=b"7\n")
     assert (done.code, done.out.splitlines()[0]) == (1, "0 rows of 1 value erased from 0 files; 1 row left")
 
 
-def test_the_checksum_beside_a_linked_file_goes_and_summaries_elsewhere_are_told(tmp_path):
+def test_a_link_stays_a_link_its_checksum_goes_and_summaries_elsewhere_are_told(tmp_path):
     """`_metadata` above the data set, and where a link leads to, may be of other files too."""
     root, elsewhere = lake_of(tmp_path, [1, 7], [8]), tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -263,8 +252,12 @@ def test_the_checksum_beside_a_linked_file_goes_and_summaries_elsewhere_are_told
     told = [tmp_path / "_metadata", elsewhere / "_metadata"]
     for path in (*gone, *told):
         path.write_bytes(b"of the old file")
+    (elsewhere / "f0.parquet").chmod(0o640)
     zb.build_index(root, "k", rows_per_zone=10)
     done = zb.erase(root, "k", [7])
+    assert (root / "f0.parquet").is_symlink()
+    assert pq.read_table(elsewhere / "f0.parquet")["k"].to_pylist() == [1]
+    assert (elsewhere / "f0.parquet").stat().st_mode & 0o777 == 0o640
     assert sorted(done.removed) == sorted([str(gone[0]), *(path.name for path in gone[1:])])
     assert [path for path in (*gone, *told) if path.exists()] == told
     assert sorted(holder.partition(": ")[0] for holder in done.still_held) == sorted(map(str, told))
@@ -304,8 +297,7 @@ def test_a_request_that_is_refused_leaves_its_record_free(tmp_path):
 
 
 def test_a_record_whose_journal_can_be_written_can_be_written_too(tmp_path):
-    root = lake_of(tmp_path, [1, 7])
-    zb.build_index(root, "k", rows_per_zone=10)
+    root = indexed(tmp_path, [1, 7])
     longest = "r" * (255 - len(".json.part"))
     with pytest.raises(StorageError, match="File name too long"):
         zb.erase(root, "k", [7], record=tmp_path / f"{longest}r.json")
@@ -328,8 +320,7 @@ def test_moments_that_python_does_not_have_are_erased(tmp_path):
 
 
 def test_the_record_has_no_secret_of_a_storage_option(tmp_path, run):
-    root = lake_of(tmp_path, [1, 7])
-    zb.build_index(root, "k", rows_per_zone=10)
+    root = indexed(tmp_path, [1, 7])
     (tmp_path / "gone.txt").write_text("7")
     options = ("--storage-option", "aws_secret_access_key=s3cr3t", "--storage-option=token=s3cr3t=")
     done = run("erase", root, "-c", "k", "--values", tmp_path / "gone.txt", *options, "-f", "json")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 
 import pyarrow.parquet as pq
 
 import zonebloom as zb
 from tests.depth import at_depth
-from tests.lives import hundreds, lake_of, rows_of, write
+from tests.lives import hundreds, lake_of, rows_of
 
 KEYS = range(300)
 GONE = [7, 107, 207]
@@ -76,38 +75,3 @@ def test_an_erasure_killed_again_and_again_goes_on(tmp_path, zygote):
     while zygote.wait(zygote.fork("erase", root, record=str(record), steps=12)):
         assert_files_are_old_or_new(root)
     assert_record_is_whole(root, record)
-
-
-def test_readers_see_each_file_whole_while_it_is_erased_from(tmp_path):
-    root, is_done = lake(tmp_path / "a"), threading.Event()
-    problems: list[BaseException] = []
-
-    def read() -> None:
-        try:
-            while not is_done.is_set():
-                assert_files_are_old_or_new(root)
-        except BaseException as error:  # noqa: BLE001 - asserted below
-            problems.append(error)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    zb.erase(root, "k", GONE)
-    is_done.set()
-    reader.join()
-    assert not problems
-
-
-def test_rows_that_a_writer_adds_meanwhile_are_erased_too(tmp_path, monkeypatch):
-    root = lake(tmp_path / "a")
-    refresh, added = zb.Index.refresh, [[7, 1000], [107]]
-
-    def beside_a_writer(index, *args, **options):
-        done = refresh(index, *args, **options)
-        if added:
-            write(root / f"n{len(added)}.parquet", added.pop())
-        return done
-
-    monkeypatch.setattr(zb.Index, "refresh", beside_a_writer)
-    done = zb.erase(root, "k", GONE)
-    assert (done.num_rows_erased, done.num_rows_left) == (5, 0)
-    assert rows_of(root) == [*(key for key in KEYS if key not in GONE), 1000]
