@@ -25,6 +25,7 @@ from tests.depth import IS_DEEP, at_depth, some
 from tests.newer import has, need
 from tests.spark import cluster
 from tests.spark.rows import of_lake, of_plain_read, rows_of_each, shown
+from zonebloom.engines.spark.executors import changed_setting
 from zonebloom.engines.spark.pushdown.translate import keys_condition
 from zonebloom.engines.spark.pushdown.types import CHAR
 from zonebloom.engines.spark.scan.readers import escaped, local_frame, url_of
@@ -761,6 +762,22 @@ def test_threads_share_a_lake(spark, small_lake):
     for thread in threads:
         thread.join()
     assert actual == {number: (1, (f"part-{number}.parquet",)) for number in range(6)}
+
+
+def test_threads_that_change_a_setting_leave_it_as_it_was(spark):
+    name, has_left = "spark.sql.debug.maxToStringFields", threading.Event()
+
+    def meet():
+        with changed_setting(spark, name, "8"):
+            has_left.wait()
+
+    other = threading.Thread(target=meet)
+    with changed_setting(spark, name, "7"):
+        other.start()
+        other.join(0.1)
+    has_left.set()
+    other.join()
+    assert spark.conf.get(name, None) is None
 
 
 def test_a_new_version_of_the_index_is_used(spark, small_lake):

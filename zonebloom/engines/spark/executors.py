@@ -37,6 +37,7 @@ _JOBS = 16
 """Jobs at most, for a call with progress. Two run at a time, and the end of each is reported."""
 TAG = "zonebloom"
 _DESCRIPTION = "spark.job.description"
+_CHANGING = threading.Lock()
 _ABLE: WeakSet[SparkSession] = WeakSet()
 """Sessions whose executors can run zonebloom."""
 
@@ -96,6 +97,18 @@ def setting(spark: SparkSession, name: str) -> str:
     It can be a default, or be set by an older name. Spark takes `true`, `TRUE` and `True ` for one value.
     """
     return str(spark.conf.get(name)).strip().upper()
+
+
+@contextmanager
+def changed_setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """The setting with another value; one block at a time, so that each restores the value of the user."""
+    with _CHANGING:
+        before = spark.conf.get(name, None)
+        spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            spark.conf.unset(name) if before is None else spark.conf.set(name, before)
 
 
 def reads_by_id(spark: SparkSession, schema: StructType) -> bool:

@@ -17,6 +17,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from zonebloom.engines.spark.executors import changed_setting
+
 _HEADER = re.compile(r"== (?:(?:Parsed|Analyzed|Optimized) Logical|Physical) Plan ==\n")
 _HIDDEN = re.compile(r"\(redacted\)|Filter .*\.\.\. \d+ more fields")
 _FIELDS = "spark.sql.debug.maxToStringFields"
@@ -112,13 +114,5 @@ def explained(frame: DataFrame) -> str:
 
 def _explained_whole(frame: DataFrame) -> str:
     """`explained`, without shortened lists. Meanwhile plans of other threads may be longer too."""
-    conf = frame.sparkSession.conf
-    before = conf.get(_FIELDS, None)
-    conf.set(_FIELDS, str(2**30))
-    try:
+    with changed_setting(frame.sparkSession, _FIELDS, str(2**30)):
         return explained(frame)
-    finally:
-        if before is None:
-            conf.unset(_FIELDS)
-        else:
-            conf.set(_FIELDS, before)

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.catalog import location_of
-from zonebloom.engines.spark.executors import setting
+from zonebloom.engines.spark.executors import changed_setting, setting
 from zonebloom.engines.spark.pushdown.names import named, unlike
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
@@ -157,13 +157,8 @@ class SparkReader:
 
     def _listed(self, listing: Mapping[str, Any], schema: StructType) -> DataFrame:
         """The plain read, for plans that must name what they read. The driver lists the folders, without a job."""
-        conf = self.spark.conf
-        before = conf.get(_LISTING_JOBS, None)
-        conf.set(_LISTING_JOBS, str(2**31 - 1))
-        try:
+        with changed_setting(self.spark, _LISTING_JOBS, str(2**31 - 1)):
             return self.plain(listing, schema)
-        finally:
-            conf.unset(_LISTING_JOBS) if before is None else conf.set(_LISTING_JOBS, before)
 
     def schema(self, view: View) -> StructType:
         """The schema of the plain read. If a few files of a folder give it, Spark does not list the others.
