@@ -241,6 +241,14 @@ def test_keys_that_the_index_cannot_evaluate(spark, tmp_path, value, kind, says)
     assert warned(lambda: zb.prune_join(str(folder), small, "key"), says).count() == 1
 
 
+def test_keys_that_python_does_not_have_are_joined_by_spark(spark, tmp_path):
+    small = spark.sql("SELECT DATE '+12000-01-01' AS key")
+    small.write.parquet(str(tmp_path / "lake"))
+    zonebloom.build_index(tmp_path / "lake", "key")
+    zb = ZoneBloom(spark)
+    assert warned(lambda: zb.prune_join(str(tmp_path / "lake"), small, "key"), "literal").count() == 1
+
+
 def test_joins_that_need_all_of_the_big_side_are_refused(spark, lake):
     for how in ("left", "left_outer", "full", "outer", "left_anti", "anti", "cross", "sideways", None):
         with pytest.raises(InvalidArgumentError, match=f"how must be inner.*got {how!r}"):

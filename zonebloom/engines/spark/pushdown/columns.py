@@ -83,7 +83,12 @@ def _named(name: str, binder: Binder) -> Column:
 
 def _lit(value: Any) -> Column:
     if hasattr(value, "as_py"):
-        value = value.as_py()
+        try:
+            value = value.as_py()
+        except (ValueError, OverflowError) as error:  # nanoseconds, and years past 9999
+            raise PredicateError(
+                "a literal must be one that Python has", got=f"a {value.type} that it has not"
+            ) from error
     text = text_of(value)
     if text is None and hasattr(value, "dtype"):
         value = value.item()

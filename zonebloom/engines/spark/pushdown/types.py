@@ -263,8 +263,8 @@ def _python(value: Any) -> Any:
     if isinstance(value, pa.Scalar):
         try:
             return value.as_py()
-        except ValueError as error:  # nanoseconds
-            raise _unfit(f"a literal must be one that Spark has, got {value}") from error
+        except (ValueError, OverflowError) as error:  # nanoseconds, and years past 9999
+            raise _unfit(f"a literal must be one that Spark and Python have, got {value.type}") from error
     if isinstance(value, (np.datetime64, np.timedelta64)):
         raise _unfit(f"a literal must be one that Spark has, got {value!r}")
     return value.item()
