@@ -43,8 +43,13 @@ _OF_READS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """Functions and samples, as a plan prints them, that depend on the reader of a row or on the rows before it."""
-_OF_MOMENT = re.compile(r"\b(current_\w+|curdate|now|localtimestamp)\(", re.IGNORECASE)
-"""Functions, as an analyzed plan prints them, whose value Spark takes anew for each action on a frame."""
+_OF_MOMENT = re.compile(
+    r"\b(current_\w+|curdate|now|localtimestamp)\(|\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE
+)
+"""Functions, as an analyzed plan prints them, whose value Spark takes anew for each action on a frame.
+
+So it takes the day of a text such as `'today'` where it casts the text to a date or a timestamp.
+"""
 _FIELD = re.compile(r"\{(\w+)\}")
 _SCAN = "zonebloom_scan_"
 
