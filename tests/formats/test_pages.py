@@ -32,14 +32,12 @@ from tests.depth import at_depth
 from tests.formats.page_costs import every_page_pays
 from tests.newer import has
 from zonebloom.errors import DataFileError
-from zonebloom.formats import ParquetDataset
 from zonebloom.formats.lru_cache import LruCache
 from zonebloom.formats.parquet import footer as footers
 from zonebloom.formats.parquet import pages
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.stores.fingerprint import Fingerprint
-from zonebloom.stores.local import LocalStore
 from zonebloom.stores.local_file import LocalFile
 
 
@@ -413,27 +411,6 @@ def test_where_most_rows_are_wanted_the_row_group_is_read(large_lake, monkeypatc
         rows = data.read_rows(0, starts, starts + 990, ["key", "text"])
         assert rows.num_rows == 99_000
         assert source.num_whole == 1
-
-
-# --- deleted rows ---------------------------------------------------------------------------------------------------
-
-
-class WithDeletions(ParquetDataset):
-    """A data set some rows of which its table deleted."""
-
-    def deleted_rows(self, path):
-        return np.array([0, 5, 77, 150_000] if path == "x.parquet" else [])
-
-
-def test_deleted_rows_are_no_candidates(large_lake):
-    index = zb.build_index(large_lake, "key", rows_per_zone=1000)
-    keys = pq.read_table(large_lake / "x.parquet")["key"]
-    index.data = WithDeletions(LocalStore(large_lake), "folder")
-    assert index.to_table("key >= 0", columns=["key"])["key"].to_pylist() == [
-        key for row, key in enumerate(keys.to_pylist()) if row not in (0, 5, 77, 150_000)
-    ]
-    for row, num_rows in ((5, 0), (6, 1), (150_000, 0)):
-        assert index.to_table(zb.col("key") == keys[row].as_py()).num_rows == num_rows
 
 
 def test_of_an_object_store_little_is_fetched_for_one_key(large_lake, s3):
