@@ -44,7 +44,6 @@ SAME_TYPE = {
     "dictionary": pa.array(TEXTS).dictionary_encode(),
 }
 """Columns whose Parquet physical type has the bytes that zonebloom and Lance hash."""
-"""Columns that Parquet stores in another width than Arrow: equal only once they are cast to it."""
 
 
 def written_bitset(path: Path, values: pa.Array, **options) -> bytes:

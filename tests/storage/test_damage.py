@@ -282,14 +282,15 @@ def test_a_file_system_that_can_only_overwrite_is_refused_with_what_to_do(tmp_pa
 DROP_PRIVILEGES = "import os; os.getuid() or (os.setgid(65534), os.setuid(65534))"
 BUILD = f"""
 import sys, zonebloom as zb
-lake, warm = sys.argv[1:]
+lake, warm, *places = sys.argv[1:]
 warmed = zb.build_index(lake, "device_id", rows_per_zone=64, index=warm)  # all modules and kernels are loaded now
 warmed.to_table("device_id = 1")
 {DROP_PRIVILEGES}
-try:
-    zb.build_index(lake, "user_id", rows_per_zone=64)
-except zb.ZoneBloomError as error:
-    print(type(error).__name__, error)
+for place in places:
+    try:
+        zb.build_index(lake, "user_id", rows_per_zone=64, index=place)
+    except zb.ZoneBloomError as error:
+        print(type(error).__name__, error)
 """
 
 
@@ -311,22 +312,18 @@ def open_lake(flat_lake):
 
 
 def test_no_write_permission(open_lake, tmp_path):
-    out = in_child(BUILD, open_lake.root, tmp_path / "warm")
-    assert out.startswith("StorageError cannot write ")
-    assert "Permission denied; grant access, or keep the index elsewhere with index=" in out
-    assert names_in(open_lake.root) == list(open_lake.files)
-
-
-def test_no_write_permission_in_the_folder_of_versions(open_lake, tmp_path):
-    """Segments could be written, the commit not: nothing is committed, what was there still answers."""
-    open_lake.root.chmod(0o755)
-    index = zb.build_index(open_lake.root, "device_id", rows_per_zone=64)
+    """Beside the data; and where segments could be written, the commit not: what was there still answers."""
+    beside = index_of(open_lake.root)
+    index = zb.build_index(open_lake.root, "device_id", rows_per_zone=64, index=tmp_path / "index")
     for folder in (index.root, index.root / "columns", index.root / "fragments"):
         folder.chmod(0o777)
     (index.root / "versions").chmod(0o555)
-    out = in_child(BUILD, open_lake.root, tmp_path / "warm")
-    assert out.startswith("StorageError cannot write ")
-    again = zb.open_index(open_lake.root)
+    refused = in_child(BUILD, open_lake.root, tmp_path / "warm", beside, index.root).splitlines()
+    for place, message in zip((beside, index.root / "versions"), refused, strict=True):
+        assert message.startswith(f"StorageError cannot write {place}")
+        assert "Permission denied; grant access, or keep the index elsewhere with index=" in message
+    assert names_in(open_lake.root) == list(open_lake.files)
+    again = zb.open_index(index.root)
     assert (again.version, again.columns) == (1, ["device_id"])
     assert again.verify(sample=1.0).is_sound
 
