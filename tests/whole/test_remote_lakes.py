@@ -383,7 +383,7 @@ def test_damage_keeps_rows_and_is_repaired(s3: Bucket, make_lake, layout, damage
         index.refresh(check=True)
     assert index.search("user_id = 'x'").kept.rows == 0
     assert_finds(index, lake.table, some_keys(lake))
-    assert index.verify(sample=1.0).is_sound
+    assert index.verify(sample=0.1).is_sound
 
 
 def test_a_store_that_cannot_be_reached_is_an_error_not_damage(s3: Bucket, make_lake):
