@@ -16,6 +16,7 @@ import zonebloom
 from tests.depth import deep_only
 from tests.spark import cluster
 from tests.spark.rows import rows_of_each
+from zonebloom.errors import InvalidArgumentError
 from zonebloom.spark import ZoneBloom
 
 MERGE_ON_READ = ", ".join(f"'write.{text}.mode'='merge-on-read'" for text in ("delete", "update", "merge"))
@@ -111,10 +112,25 @@ def test_a_search_of_a_table_of_icebergs_jar_skips_files(spark, table, tmp_path)
 
 
 @deep_only
-def test_a_frame_of_icebergs_jar_stands_for_its_table(spark, table, tmp_path):
+def test_a_frame_of_icebergs_jar_may_be_of_any_version_so_its_path_is_read(spark, table, tmp_path):
+    """A delete leaves the files as they were, and a plan names no version: a read by them lost the deleted rows."""
+    zb, folder, index = ZoneBloom(spark), str(folder_of(spark, table)), tmp_path / "index"
+    before = spark.sql(f"SELECT snapshot_id FROM lake.{table}.snapshots ORDER BY committed_at DESC").head()[0]
     spark.sql(f"DELETE FROM lake.{table} WHERE id = 14")
-    frame, zb = spark.table(f"lake.{table}"), ZoneBloom(spark)
-    zb.create_index(frame, "key", rows_per_zone=256, index=tmp_path / "index")
-    keys = [f"key {number * 7919 % 100_003}" for number in (13, 14, 15)]
-    rows = zb.read(frame, index=tmp_path / "index").where_in("key", keys).collect()
-    assert {row.id for row in rows} == {13, 15}
+    key = f"key {14 * 7919 % 100_003}"
+    now, former = spark.table(f"lake.{table}"), spark.read.option("snapshot-id", before).table(f"lake.{table}")
+    assert (now.where(f"key = '{key}'").count(), former.where(f"key = '{key}'").count()) == (0, 1)
+    zb.create_index(now, "key", rows_per_zone=256, index=index)
+    zb.create_index(folder, "key", rows_per_zone=256)
+    for frame in (now, former, f"lake.{table}"):
+        for read in (
+            lambda given: zb.read(given, index=index),
+            lambda given: zb.search(given, "id = 1", index=index),
+            zb.read,
+        ):
+            with pytest.raises(InvalidArgumentError, match="must be read by its path, or as a DeltaTable"):
+                read(frame)
+    assert zb.read(folder, index=index).where_in("key", [key]).count() == 0
+    former.createOrReplaceTempView("former")
+    texts = [f"SELECT id FROM {name} WHERE key = '{key}'" for name in ("former", f"lake.{table}")]
+    assert [zb.sql(text).count() for text in texts] == [1, 0]

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 from zonebloom.engines.spark.pushdown.implied import explained, logical_plans
 from zonebloom.engines.spark.pushdown.names import resolves
 from zonebloom.engines.spark.versions import logger_of_errors
-from zonebloom.formats import Dataset, open_dataset
+from zonebloom.formats import Dataset, ParquetDataset, open_dataset
 from zonebloom.formats.detect import has_log_at
 from zonebloom.formats.lance import LanceDataset
 from zonebloom.formats.table_folders import table_kind
@@ -167,14 +167,14 @@ class Catalog:
             As `open` and `check_is_read_by_spark` say.
         """
         opened = self.open(given, index)
-        check_is_read_by_spark(opened.data)
+        check_is_read_by_spark(opened.data, self.source(given))
         return opened.view()
 
     def has_index(self, frame: DataFrame) -> bool:
         """Whether an index lies beside the files of `frame`. The plan of `frame` is not checked."""
         files = sorted(map(location_of, frame.inputFiles()))
-        if not files:
-            return _has_files_of_rows(frame)
+        if not files:  # such as a frame of an Iceberg table
+            return False
         folder = common_folder(files)
         for place in dict.fromkeys((folder, files[0], _table_around(folder, self.storage_options) or folder)):
             with contextlib.suppress(ZoneBloomError):
@@ -348,17 +348,26 @@ def check_batch(frame: Any) -> None:
         )
 
 
-def check_is_read_by_spark(dataset: Dataset) -> None:
-    """Refuse a Lance table: Spark can build its index, but zonebloom does not read its rows on Spark.
+def check_is_read_by_spark(dataset: Dataset, source: Any) -> None:
+    """Refuse what Spark can build an index of, but zonebloom cannot read on Spark with the same rows.
+
+    A JAR's frame of a Delta or Iceberg table is of one of its versions or branches, and nothing tells of which: two
+    versions that differ by deleted rows have the same files, and their plans are printed alike.
 
     Raises
     ------
     InvalidArgumentError
-        `dataset` is a Lance table.
+        `dataset` is a Lance table, or a table of which `source` is a frame.
     """
     if isinstance(dataset, LanceDataset):
         raise InvalidArgumentError(
             "a data set that Spark reads must be of Parquet files",
             got=f"the Lance table {dataset.location}",
             do="read it by open_index(path).to_table(...), or export its index to Lance for Lance's connector",
+        )
+    if hasattr(source, "inputFiles") and not isinstance(dataset, ParquetDataset):
+        raise InvalidArgumentError(
+            "a Delta or Iceberg table must be read by its path, or as a DeltaTable or a pyiceberg Table",
+            got="a DataFrame or a name of Spark's, which may be of another version or branch",
+            do=f"use read({dataset.location!r})",
         )

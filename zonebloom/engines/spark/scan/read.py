@@ -15,7 +15,6 @@ from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
 from zonebloom.engines.spark.executors import reads_by_id
-from zonebloom.engines.spark.pushdown.implied import explained
 from zonebloom.engines.spark.pushdown.translate import understand
 from zonebloom.engines.spark.pushdown.types import Binder, Piece, UnboundError
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
@@ -28,9 +27,6 @@ from zonebloom.ground.errors import DataFileError, InvalidArgumentError
 from zonebloom.index.index import Index
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult
-
-_FILES_BY_PATH = "InMemoryFileIndex"
-"""The listing that a plan names if it reads files by their paths, without the log of a table."""
 
 
 def layout_of(catalog: Catalog, given: Any, index: Place = None) -> tuple[Layout, CatalogTable | None]:
@@ -106,7 +102,7 @@ def lake_of(
 
     first = reopen()
     data = first.data
-    check_is_read_by_spark(data)
+    check_is_read_by_spark(data, source)
     frame = source if hasattr(source, "inputFiles") else None
     table = None if frame is None else CatalogTable.of(frame)
     reader: Reader = RangeReader(spark)
@@ -114,20 +110,14 @@ def lake_of(
         reader = SparkReader(spark, data, table)
     lake = Lake(spark, first, reader, reopen, method, table, frame)
     if frame is not None:
-        _check_frame(frame, lake.full_schema, reader, data)
+        _check_frame(frame, lake.full_schema, reader)
         if table is not None:
             lake.resolve = lambda: lake_of(catalog, spark.table(table.name), index, method=method)
     return lake if columns is None else lake.select([columns] if isinstance(columns, str) else list(columns))
 
 
-def _check_frame(frame: DataFrame, schema: StructType, reader: Reader, data: Any) -> None:
+def _check_frame(frame: DataFrame, schema: StructType, reader: Reader) -> None:
     """Refuse a frame with other rows or columns than a read of its files."""
-    if not isinstance(data, ParquetDataset) and _FILES_BY_PATH in explained(frame):
-        raise InvalidArgumentError(
-            "a frame of a table must be the table's own read, which leaves out deleted rows",
-            got=f"a scan of the Parquet files of {data.location}",
-            do="use read(path) with the path of the table",
-        )
     if frame.dtypes != [(field.name, field.dataType.simpleString()) for field in schema]:
         raise InvalidArgumentError(
             f"a table to read must have the columns of its files, {schema.simpleString():.200}",
