@@ -33,8 +33,8 @@ HEADLINE = {
     r"20 values: in every zone, among .*\|(.+)\|duckdb (.+)": (
         r"read the rows of 20 values that are in every zone|\1|DuckDB \2"
     ),
-    r"a new process, one key, ([\d,]+) files in an object store\|(.+)\|(.+)": (
-        r"read the rows of one id, \1 files in an object store|\2|\3"
+    r"a new process, one key, ([\d,]+) files in an object store of (\d+) ms\|(.+)\|(.+)": (
+        r"read the rows of one id, \1 files in an object store of \2 ms|\3|\4"
     ),
     r"Spark: one long key among (\d+) files, the whole query\|(.+)\|(.+)": (
         r"Spark: read the rows of one id, \1 files|\2|\3"
