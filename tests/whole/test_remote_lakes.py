@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import io
 import itertools
+import random
 import threading
+import time
 import warnings
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -26,7 +29,7 @@ import s3fs
 import zonebloom as zb
 from tests.child import run_python
 from tests.conftest import Lake, index_of, make_rows
-from tests.depth import some
+from tests.depth import at_depth, some
 from tests.s3 import Bucket, Request
 from zonebloom.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, StorageError
 from zonebloom.formats.lru_cache import LruCache
@@ -305,6 +308,30 @@ def test_small_columns_are_sliced_where_reads_are_dear(s3: Bucket, make_lake):
 
 
 # --- writers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["bloom", "slices", "locator"])
+def test_faults_of_a_store_change_no_answer(s3: Bucket, make_lake, layout):
+    """Of the requests to index and data a tenth is slow, and a tenth is refused, unanswered or half answered."""
+    lake = make_lake((3000, 2000, 0, 3000), row_group_size=500)
+    url, chance = s3.upload(lake.root, "lake"), random.Random(5)
+    index = zb.build_index(
+        url, "user_id", rows_per_zone=64, storage_options=s3.options, kind="bloom" if layout == "slices" else layout
+    )
+    if layout == "slices":
+        index.optimize()
+    struck: Counter[str] = Counter()
+
+    def fault(_method: str, _path: str, _query: str) -> str | None:
+        kind = chance.choice([*[None] * 16, "slow", "slow", "refuse", "lose", "break"])
+        struck.update([kind] if kind else [])
+        time.sleep(0.05 if kind == "slow" else 0)
+        return None if kind == "slow" else kind
+
+    with s3.server.misbehaving(fault):
+        for _ in range(at_depth(12, 2)):
+            assert_finds(zb.open_index(url, storage_options=s3.options), lake.table, some_keys(lake))
+    assert set(struck) == {"slow", "refuse", "lose", "break"}
 
 
 @pytest.mark.parametrize("folder", ["versions", "ids", "fragments", "columns"])
