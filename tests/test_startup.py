@@ -99,6 +99,24 @@ def test_a_scan_of_one_key_loads_no_pandas_and_no_parser(lake):
     assert not loaded & SLOW
 
 
+def test_a_dependency_that_is_not_there_is_named(lake):
+    code = """
+import sys
+sys.modules["sqlglot"] = None
+import zonebloom as zb
+index = zb.open_index(sys.argv[1])
+assert index.search("user_id = 'nobody'").num_zones_kept == 0
+try:
+    index.search("user_id = 'nobody' OR user_id = 'none'")
+except zb.errors.MissingDependencyError as error:
+    print(error)
+"""
+    assert "sqlglot must be installed to read SQL" in run_python(code, lake.root).stdout
+    code = "import sys\nsys.modules['click'] = None\nfrom zonebloom.__main__ import main\ntry:\n    main()\n"
+    said = run_python(f"{code}except SystemExit as error:\n    print(error)", "--help").stdout
+    assert said.startswith("zonebloom: the command needs what zonebloom depends on (")
+
+
 def test_the_names_here_exist():
     code = "import importlib\n"
     for name in sorted(SLOW | ONLY_FOR_ROWS | MODULES_OF_OTHER_WORK):

@@ -5,6 +5,7 @@ An exception would not do while modules are loaded: imports catch it, or a trace
 
 import os
 import signal
+import sys
 from types import FrameType
 from typing import NoReturn
 
@@ -17,7 +18,10 @@ def main() -> NoReturn:
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:  # as nohup sets it
         signal.signal(signal.SIGINT, _stop)
-    from zonebloom.cli import main as command  # noqa: PLC0415 - what takes long to load
+    try:
+        from zonebloom.cli import main as command  # noqa: PLC0415 - what takes long to load
+    except ImportError as absent:
+        sys.exit(f"zonebloom: the command needs what zonebloom depends on ({absent}); install zonebloom with that")
 
     try:
         signal.signal(signal.SIGINT, before)

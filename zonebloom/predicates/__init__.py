@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zonebloom.ground.errors import PredicateError
+from zonebloom.ground.errors import MissingDependencyError, PredicateError
 from zonebloom.predicates.columns import Column, col
 from zonebloom.predicates.leaves import Condition, Equals, IsIn, IsNull
 from zonebloom.predicates.simplify import merged
@@ -53,13 +53,22 @@ def parse_predicate(predicate: Any) -> Predicate:
     PredicateError
         The text is not a condition, or it has a part that neither filters nor the row filter can evaluate. Or AND, OR
         and NOT are nested more than 1000 levels deep.
+    MissingDependencyError
+        sqlglot is not installed; SQL of one comparison needs none.
 
     Spec: specs/pruning.md#predicates.
     """
     if isinstance(predicate, str):
         if (plain := plain_equality(predicate)) is not None:
             return plain
-        from zonebloom.predicates.sql import parse_sql  # noqa: PLC0415 -- sqlglot is slow to import
+        try:
+            from zonebloom.predicates.sql import parse_sql  # noqa: PLC0415 -- sqlglot is slow to import
+        except ImportError as absent:
+            raise MissingDependencyError(
+                "sqlglot must be installed to read SQL of more than one comparison",
+                got=absent,
+                do="pip install sqlglot, or write the condition with col()",
+            ) from absent
 
         predicate = parse_sql(predicate)
     if isinstance(predicate, Predicate):
