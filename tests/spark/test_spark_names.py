@@ -80,6 +80,16 @@ def test_folders_that_are_named_like_columns_prune_no_join(spark, tmp_path):
         zonebloom.map_candidates(str(tmp_path), "day = 1", lambda batches: batches, "day int")
 
 
+@pytest.mark.parametrize("name", ["day", "Day"])
+def test_a_column_of_folders_has_its_place_in_the_files(any_spark, tmp_path, name):
+    write(tmp_path, f"{name}=1/a.parquet", pa.table({"day": [7], "key": [5]}))
+    zb.build_index(tmp_path, ["key"])
+    plain, lake = any_spark.read.parquet(url_of(str(tmp_path))), ZoneBloom(any_spark).read(str(tmp_path))
+    for way in WAYS:
+        assert lake.where("key = 5", method=way).columns == lake.columns == plain.columns == [name, "key"]
+    check(any_spark, tmp_path, "key = 5", f"{name} = 1", "_metadata.file_name = 'a.parquet'")
+
+
 def test_row_ranges_of_a_file_with_another_case_are_refused(spark, two_cases):
     rows = ZoneBloom(spark).map_candidates(str(two_cases), "key = 5005", lambda batches: batches, "key long, o long")
     with pytest.raises(Exception, match="must spell its columns as the index does, got KEY"):

@@ -100,7 +100,7 @@ class SparkReader:
 
     def whole(self, view: View, schema: StructType, _: StructType) -> DataFrame:
         """All rows, with all columns of `schema`: Spark reads those that are used."""
-        return self.plain(view.listing, schema) if self.table is None else self.table.frame
+        return _ordered(self.plain(view.listing, schema), schema) if self.table is None else self.table.frame
 
     def guarded(self, frame: DataFrame, view: View, schema: StructType) -> DataFrame:
         """`frame` with what is read in its analyzed plan, so that Spark refuses to overwrite it. It costs no job."""
@@ -204,10 +204,16 @@ class SparkReader:
         """The rows of some files, by Spark itself: scans of few files each, which Spark lists without a job."""
         reader = self.spark.read.schema(schema).option("basePath", url_of(self.dataset.location))
         chunks = [paths[first : first + _CHUNK] for first in range(0, len(paths), _CHUNK)]
-        return reduce(DataFrame.unionAll, [reader.parquet(*map(self._path, chunk)) for chunk in chunks])
+        frames = [reader.parquet(*map(self._path, chunk)) for chunk in chunks]
+        return _ordered(reduce(DataFrame.unionAll, frames), schema)
 
     def _path(self, path: str) -> str:
         return escaped(url_of(self.dataset.absolute(path)))
+
+
+def _ordered(frame: DataFrame, schema: StructType) -> DataFrame:
+    """`frame` with its columns in the order of `schema`. Spark puts those of folders last, also if files have them."""
+    return frame if frame.columns == schema.names else frame.select(*map(named, schema.names))
 
 
 def _spelled(url: str, scheme: str) -> str:
