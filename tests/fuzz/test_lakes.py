@@ -6,7 +6,7 @@ from tests.depth import IS_DEEP
 from tests.fuzz.children import run
 from tests.fuzz.lakes import SOURCES, run_case
 
-LIVES = 320
+LIVES = 120
 FIRST = 1_000_004
 """The first of the lives of files, of a Delta, an Iceberg and a Lance table."""
 LIVES_FOR_A_CHANGE = {"files": 6, "delta": 1, "iceberg": 1, "lance": 1}
