@@ -135,6 +135,11 @@ def test_a_lake_of_a_name_has_the_partitions_of_the_table_at_each_query(any_spar
         read = lake.prepare(condition)
         assert shown(read.frame) == [f"Row(u='{key}-7')" for key in keys]
         assert read.plan.result.kept.rows == ZONE * len(keys)
+    frame = any_spark.table("days")
+    for own in (frame.u == "2-7", frame.u.isin("2-7", "9-7") & frame.r.isNotNull()):
+        read = ZoneBloom(any_spark).read(frame).prepare(own)
+        assert shown(read.frame) == shown(frame.where(own))
+        assert read.plan.result.kept.rows == ZONE
 
 
 def test_a_lake_whose_table_is_altered_is_read_as_spark_reads_it(any_spark, table, tmp_path):

@@ -138,7 +138,7 @@ def prefixed(text: str) -> str:
 def _of_call(text: str, binder: Binder) -> Predicate:
     match = _CALL.match(text)
     if match is None or not text.endswith(")"):
-        return IsTrue(text) if re.fullmatch(r"[\w.]+", text) else Piece(text)
+        return IsTrue(_name(text, binder)) if re.fullmatch(r"[\w.]+", text) else Piece(text)
     called, inner = match[1], text[match.end() : -1]
     arguments = _arguments(inner)
     if called in ("and", "or"):
@@ -146,15 +146,15 @@ def _of_call(text: str, binder: Binder) -> Predicate:
     if called in ("!", "not"):
         return Not(_of_call(inner, binder))
     if called in ("isNull", "isNotNull"):
-        is_null = IsNull(_name(inner))
+        is_null = IsNull(_name(inner, binder))
         return is_null if called == "isNull" else IsNotNull(is_null)
     first, _, rest = inner.partition(", ")
-    name = _name(first)
+    name = _name(first, binder)
     literal, _, last = inner.rpartition(", ")
     if not binder.has_column(name):
-        if called == "in" or not binder.has_column(_name(last)):
+        if called == "in" or not binder.has_column(_name(last, binder)):
             return Piece(text)
-        name, rest, called = _name(last), literal, _MIRRORED.get(called, called)
+        name, rest, called = _name(last, binder), literal, _MIRRORED.get(called, called)
     if called == "in":
         return IsIn(name, [_value(argument, name, binder) for argument in arguments[1:]])
     value = _value(rest, name, binder)
@@ -163,13 +163,18 @@ def _of_call(text: str, binder: Binder) -> Predicate:
     return Equals(name, value) if called in ("=", "==") else Comparison(name, called, LiteralTerm(value))
 
 
-def _name(text: str) -> str:
-    """Connect prints names as they were written, with backticks; classic sessions print `A b` and `s.x` bare."""
+def _name(text: str, binder: Binder) -> str:
+    """Connect prints names as they were written, with backticks; classic sessions print `A b` and `s.x` bare.
+
+    They print columns of a table's frame with the table's name in front.
+    """
     if "`" in text and _QUOTED_NAME.fullmatch(text):
         pieces = re.findall(r"`((?:[^`]|``)*)`|(\w+)", text)
         return ".".join(quoted.replace("``", "`") or bare for quoted, bare in pieces)
     is_quoted = len(text) > 1 and text[0] == text[-1] == "`"  # a classic session prints a name with a backtick so
-    return text[1:-1] if is_quoted else text
+    name = text[1:-1] if is_quoted else text
+    tails = (name.split(".", count)[-1] for count in range(name.count(".") + 1))
+    return next(filter(binder.has_column, tails), name)
 
 
 def _value(text: str, name: str, binder: Binder) -> Any:
