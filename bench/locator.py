@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from bench.harness import Result, interleaved, scratch, spread
 from zonebloom.bloom import hashing
+from zonebloom.bloom.locator_pages import pair_bounds
 from zonebloom.storage.locator.build import LocatorBuilder, LocatorParts
 from zonebloom.storage.locator.merge import merge_locators
 from zonebloom.storage.locator.reader import LocatorSegment
@@ -42,7 +43,8 @@ def main(millions: list[int]) -> None:
         with scratch() as folder:
             rows.append(_measure(result, folder, million * 1_000_000, is_last=million == millions[-1]))
     columns = ["rows", "zones", "parts", "bytes a pair", "build beyond hashing, ns CPU a row", "merge, ns CPU a row"]
-    columns += ["one key, µs", "1000 keys, µs", "1 M keys, ms", "zones an absent key is given"]
+    columns += ["one key, µs", "1000 keys, µs", "1 M keys, ms"]
+    columns += ["zones an absent key is given", "keys that ask the directory"]
     note = "Keys are new in each round; half of each list is present. Two cores that other processes use as well."
     result.table("Building, merging and finding", columns, rows, note)
     result.save()
@@ -104,7 +106,14 @@ def _measure(result: Result, folder: Path, num_rows: int, *, is_last: bool) -> l
         result.target("1000 keys", spread(thousand)["median"], 1000, "µs")
         result.target("1 M keys", rounds.wall("many", MS)["median"], 600, "ms")
     times = [spread(building), spread(merging), spread(one), spread(thousand), rounds.wall("many", MS)]
-    return [num_rows, len(segment), len(parts), bytes_a_pair, *times, false_zones]
+    return [num_rows, len(segment), len(parts), bytes_a_pair, *times, false_zones, _asks_directory(segment, absent)]
+
+
+def _asks_directory(segment: LocatorSegment, hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> float:
+    """The share of single keys that read the directory first on a local disk: theirs may be any of three pages."""
+    bounds = (pair_bounds(value, segment.layout.zone_bits) for value in hashes[:20_000].tolist())
+    windows = np.array([segment.layout.window(*pair) for pair in bounds])
+    return float((windows[:, 1] - windows[:, 0] > 1).mean())
 
 
 def _batches(num_rows: int) -> list[pa.Array]:
