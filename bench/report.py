@@ -95,8 +95,9 @@ def _of_kernels(document: dict[str, Any]) -> dict[str, Any]:
             )
         faster = case["times_faster_than_plain_numba"]
         targets.append(_target(f"hash + insert, {case['case']}, faster than plain Numba", faster, 3.0, at_most=False))
+    vectors = "with" if document["environment"]["fast_vectors"] else "without"
     return {
-        "about": "Kernels on data in memory, one thread.",
+        "about": f"Kernels on data in memory, one thread, {vectors} AVX-512.",
         "targets": targets,
         "tables": [{"title": title, "note": note, "columns": columns, "rows": rows}],
     }
@@ -121,7 +122,7 @@ def full_report(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         versions = {name: version for other in machines for name, version in other["packages"].items()}
         packages = ", ".join(f"{name} {version}" for name, version in versions.items())
         yield ""
-        yield f"Machine: {one['cpu']}, {one['cores']} cores, {one['memory_gib']} GiB, {one['system']};"
+        yield f"Machines have {one['cores']} cores and {one['memory_gib']} GiB, {one['system']};"
         yield f"Python {one['python']}, {packages}."
     for one in results:
         yield ""
@@ -132,6 +133,9 @@ def full_report(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         if (HERE / f"{one['bench']}.png").exists():
             yield ""
             yield f"![{one['about']}]({one['bench']}.png)"
+        if one["machine"]:
+            yield ""
+            yield f"Measured {one['date']} on {one['machine']['cpu']}."
         if one["others"] > 0.1:
             yield ""
             yield f"Other processes used up to {one['others']:.0%} of the cores: read the ratios, not the times."
