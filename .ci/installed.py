@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import zonebloom as zb
 from zonebloom import spark
 from zonebloom.engines import iceberg, polars
-from zonebloom.errors import MissingDependencyError
 
 HERE = Path(__file__).resolve().parent
 
@@ -64,7 +63,7 @@ def check_extras(folder: Path) -> None:
     for extra, open_door in doors.items():
         try:
             open_door()
-        except MissingDependencyError as error:
+        except zb.errors.MissingDependencyError as error:
             message = str(error)
         else:
             message = "no error"
