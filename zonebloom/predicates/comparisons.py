@@ -2,8 +2,7 @@
 
 A comparison of a value with literals becomes an expression here, from three parts:
 
-1. the **operand**: the column as an expression of a type that kernels compare (a UUID as its bytes, a float16 as
-   float32, a dictionary as its values);
+1. the **operand**, of a type that kernels compare (`operands`);
 2. the **literal in the column's type**: the same `fit_values` makes the values that filters probe, so the row filter
    never matches a row that the filters exclude;
 3. **NULL**: on null rows pyarrow's ``is_in`` gives false and SQL gives NULL. NOT would turn the false into true.
@@ -19,16 +18,13 @@ from __future__ import annotations
 import decimal
 import operator as operators
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
 from string import hexdigits
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.bloom.hashing import column_path, resolve_column
-from zonebloom.ground.arrow import from_values, is_bytes, is_narrow_decimal, is_text, python_value, type_name
-from zonebloom.ground.errors import PredicateError, first_line
+from zonebloom.ground.arrow import is_bytes, is_text, python_value, type_name
+from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates.coerce import fit_each, fit_values
 from zonebloom.predicates.coerce.temporal import moment_of, ticks_below
 from zonebloom.predicates.exact_numbers import (
@@ -45,6 +41,7 @@ from zonebloom.predicates.exact_numbers import (
     whole_units,
 )
 from zonebloom.predicates.literals import is_null_literal, taken
+from zonebloom.predicates.operands import Operand, constant, result_type, to_kernel
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -66,90 +63,6 @@ _ORDERS = {
 }
 
 
-@cache
-def _constant(outcome: bool | None) -> pc.Expression:  # noqa: FBT001 -- an outcome, not an option
-    """`outcome` in every row, made without pandas."""
-    return pc.scalar(pa.nulls(1, pa.bool_())[0] if outcome is None else from_values([outcome], pa.bool_())[0])
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """One side of a comparison: a column, or a value that is computed from columns."""
-
-    text: str
-    """SQL text of the operand, for messages."""
-    expression: pc.Expression
-    """Its values, of type `kernel_type(type)`."""
-    type: pa.DataType
-    """The type that literals are converted to; for a dictionary its value type."""
-    schema: pa.Schema
-    """Schema of the table."""
-
-    def always(self, outcome: bool | None) -> pc.Expression:  # noqa: FBT001 -- an outcome, not an option
-        """`outcome` in every row where the operand is not null, NULL in the others."""
-        return pc.if_else(self.expression.is_valid(), _constant(outcome), _constant(None))
-
-
-# --- operands ---------------------------------------------------------------------------------------------------------
-
-
-def column_operand(schema: pa.Schema, name: str) -> Operand:
-    """Column or struct leaf `name` of a table of `schema`."""
-    column_type = resolve_column(schema, name).type
-    expression = pc.field(*column_path(schema, name))
-    while pa.types.is_dictionary(column_type):
-        column_type = column_type.value_type
-        expression = expression.cast(column_type)
-    target = kernel_type(column_type)
-    if target != column_type:
-        expression = expression.cast(target)
-    while isinstance(column_type, pa.BaseExtensionType) and not isinstance(column_type, pa.UuidType):
-        column_type = column_type.storage_type
-    return Operand(name, expression, column_type, schema)
-
-
-def kernel_type(column_type: pa.DataType) -> pa.DataType:
-    """A type with the same values in the same order that has comparisons and ``is_in`` in pyarrow 26."""
-    if isinstance(column_type, pa.BaseExtensionType):
-        return kernel_type(column_type.storage_type)
-    if column_type == pa.string_view():
-        return pa.string()
-    if column_type == pa.binary_view():
-        return pa.binary()
-    if column_type == pa.float16():
-        return pa.float32()
-    if is_narrow_decimal(column_type):
-        return pa.decimal128(column_type.precision, column_type.scale)
-    if pa.types.is_null(column_type):
-        return pa.int8()
-    return column_type
-
-
-def result_type(expression: pc.Expression, schema: pa.Schema, text: str) -> pa.DataType:
-    """The type of `expression` over a table of `schema`. A result proves that pyarrow has the kernels.
-
-    Raises
-    ------
-    PredicateError
-        pyarrow has no kernel; the message quotes `text`.
-    """
-    import pyarrow.dataset as ds  # noqa: PLC0415 -- slow, and only needed if kernels are in doubt
-
-    try:
-        return ds.dataset(schema.empty_table()).scanner(columns={"x": expression}).projected_schema.field("x").type
-    except (pa.ArrowException, TypeError) as error:
-        cause = first_line(error)
-        raise PredicateError("a condition must have a pyarrow kernel for its types", got=f"{text} ({cause})") from error
-
-
-def to_kernel(values: pa.Array) -> pa.Array:
-    """Values of a column's type in the type of the column's operand."""
-    while isinstance(values, pa.ExtensionArray):
-        values = values.storage
-    target = kernel_type(values.type)
-    return values if target == values.type else values.cast(target)
-
-
 # --- comparisons ------------------------------------------------------------------------------------------------------
 
 
@@ -162,7 +75,7 @@ def compare(operand: Operand, operator: str, value: Any) -> pc.Expression:
         The value's type cannot be compared with the operand's.
     """
     if is_null_literal(value):
-        return _constant(None)
+        return constant(None)
     if pa.types.is_null(operand.type):
         return operand.always(None)
     apply = _ORDERS[operator]
@@ -194,15 +107,15 @@ def is_in(operand: Operand, values: pa.Array | list[Any], *, null_safe: bool = F
     """``operand IN (values)`` as `IsIn` promises."""
     num_nulls = values.null_count if isinstance(values, pa.Array) else sum(map(is_null_literal, values))
     if not len(values) or (null_safe and num_nulls == len(values)):
-        return _constant(False)
+        return constant(False)
     if pa.types.is_null(operand.type):
-        return _constant(False) if null_safe else operand.always(None)
+        return constant(False) if null_safe else operand.always(None)
     is_listed = operand.expression.isin(_value_set(operand, values))
     if null_safe:
         return is_listed
     if num_nulls:
-        return pc.if_else(is_listed, _constant(True), _constant(None))
-    return pc.if_else(operand.expression.is_valid(), is_listed, _constant(None))
+        return pc.if_else(is_listed, constant(True), constant(None))
+    return pc.if_else(operand.expression.is_valid(), is_listed, constant(None))
 
 
 def _value_set(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.predicates.coerce import fit_values
-from zonebloom.predicates.comparisons import to_kernel, with_both_zeros
+from zonebloom.predicates.comparisons import with_both_zeros
 from zonebloom.predicates.leaves import Equals, IsIn
+from zonebloom.predicates.operands import to_kernel
 from zonebloom.predicates.tree import And, Or, Predicate
 
 Matcher: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]

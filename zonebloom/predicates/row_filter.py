@@ -1,6 +1,6 @@
 """The row filter: a predicate as the pyarrow Expression that gives TRUE, FALSE or NULL for each row, as SQL does.
 
-Terms become operands; `comparisons` compares them with literals and with each other.
+`operands` makes operands of terms; `comparisons` compares them with literals and with each other.
 
 Design: docs/design/conditions.md#to-expression.
 """
@@ -12,31 +12,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from zonebloom.ground.arrow import is_bytes
 from zonebloom.ground.errors import PredicateError
-from zonebloom.predicates.comparisons import Operand, column_operand, compare, compare_operands, is_in, result_type
+from zonebloom.predicates.comparisons import compare, compare_operands, is_in
 from zonebloom.predicates.leaves import Comparison, Condition, Equals, IsIn, IsNull, Like, Piece
-from zonebloom.predicates.sql_writer import as_sql, term_sql
-from zonebloom.predicates.terms import CastTerm, LiteralTerm, Term
+from zonebloom.predicates.operands import operand_of, result_type
+from zonebloom.predicates.sql_writer import as_sql
+from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.predicates.tree import And, Not, Or, Predicate, balanced
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 else:
     from zonebloom.ground.arrow import compute as pc
-
-_CRASHING_NUMERAL = r"[eE][+-]?0*[1-9][0-9]{2}|\.[0-9]{100}"
-"""Numerals for which pyarrow 26 reads beyond its table of powers of ten and crashes. They raise an error instead."""
-_KERNELS = {
-    "abs": "abs",
-    "coalesce": "coalesce",
-    "length": "utf8_length",
-    "lower": "utf8_lower",
-    "negate": "negate_checked",
-    "trim": "utf8_trim",
-    "upper": "utf8_upper",
-}
-"""The functions of a `CallTerm`."""
 
 
 def to_expression(predicate: Predicate, schema: pa.Schema) -> pc.Expression:
@@ -86,20 +73,20 @@ def _decided(pair: Condition, schema: pa.Schema) -> pc.Expression:
 
 def _leaf(leaf: Predicate, schema: pa.Schema) -> pc.Expression:
     if isinstance(leaf, IsIn):
-        return is_in(_operand(leaf.column, schema), leaf.values, null_safe=leaf.null_safe)
+        return is_in(operand_of(leaf.column, schema), leaf.values, null_safe=leaf.null_safe)
     if isinstance(leaf, Equals):
-        operand = _operand(leaf.column, schema)
+        operand = operand_of(leaf.column, schema)
         is_equal = compare(operand, "=", leaf.value)
         return operand.expression.is_valid() & is_equal if leaf.null_safe else is_equal
     if isinstance(leaf, IsNull):  # of a dictionary's values: before 26 pyarrow sees nulls among its indices alone
-        return _operand(leaf.column, schema).expression.is_null()
+        return operand_of(leaf.column, schema).expression.is_null()
     if isinstance(leaf, Comparison):
-        left = _operand(leaf.left, schema)
+        left = operand_of(leaf.left, schema)
         if isinstance(leaf.right, LiteralTerm):
             return compare(left, leaf.operator, leaf.right.value)
-        return compare_operands(left, leaf.operator, _operand(leaf.right, schema), as_sql(leaf))
+        return compare_operands(left, leaf.operator, operand_of(leaf.right, schema), as_sql(leaf))
     if isinstance(leaf, Like):
-        text = _operand(leaf.column, schema).expression
+        text = operand_of(leaf.column, schema).expression
         is_like = pc.match_like(text, _backslashed(leaf), ignore_case=leaf.ignore_case)
         result_type(is_like, schema, as_sql(leaf))
         return is_like
@@ -119,37 +106,3 @@ def _backslashed(like: Like) -> str:
         else:
             letters.append("\\\\" if letter == "\\" else letter)
     return "".join(letters)
-
-
-# --- terms ------------------------------------------------------------------------------------------------------------
-
-
-def _operand(term: Term, schema: pa.Schema) -> Operand:
-    """A term as an expression over a table of `schema`."""
-    if isinstance(term, str):
-        return column_operand(schema, term)
-    if isinstance(term, LiteralTerm):
-        try:
-            scalar = term.value if isinstance(term.value, pa.Scalar) else pa.scalar(term.value)
-        except (pa.ArrowException, OverflowError) as error:
-            raise PredicateError("a literal must be a value that Arrow can hold", got=f"{term.value!r:.80}") from error
-        return Operand(term_sql(term), pc.scalar(scalar), scalar.type, schema)
-    if isinstance(term, CastTerm):
-        expression = _cast(term, _operand(term.child, schema))
-    else:
-        operands = [_operand(argument, schema) for argument in term.arguments]
-        is_length_of_bytes = term.function == "length" and is_bytes(operands[0].type)
-        kernel = getattr(pc, "binary_length" if is_length_of_bytes else _KERNELS[term.function])
-        options = {"characters": " "} if term.function == "trim" else {}
-        expression = kernel(*(operand.expression for operand in operands), **options)
-    text = term_sql(term)
-    return Operand(text, expression, result_type(expression, schema, text), schema)
-
-
-def _cast(term: CastTerm, child: Operand) -> pc.Expression:
-    if isinstance(child.type, pa.UuidType) and not isinstance(term.type, pa.UuidType):
-        raise PredicateError("a UUID must be compared with a UUID's text, uncast", got=term_sql(term))
-    source = child.expression
-    if pa.types.is_decimal(term.type) and (pa.types.is_string(child.type) or pa.types.is_large_string(child.type)):
-        source = pc.replace_substring_regex(source, _CRASHING_NUMERAL, "?")
-    return source.cast(term.type)

@@ -1,0 +1,151 @@
+"""Operands: the sides of comparisons as pyarrow expressions, of types that kernels compare.
+
+A column becomes an expression of such a type: a UUID its bytes, a float16 float32, a dictionary its values. Casts and
+functions become pyarrow's kernels, and literals scalars.
+
+Design: docs/design/conditions.md#to-expression.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from zonebloom.bloom.hashing import column_path, resolve_column
+from zonebloom.ground.arrow import from_values, is_bytes, is_narrow_decimal
+from zonebloom.ground.errors import PredicateError, first_line
+from zonebloom.predicates.sql_writer import term_sql
+from zonebloom.predicates.terms import CastTerm, LiteralTerm, Term
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    from zonebloom.ground.arrow import compute as pc
+
+_CRASHING_NUMERAL = r"[eE][+-]?0*[1-9][0-9]{2}|\.[0-9]{100}"
+"""Numerals for which pyarrow 26 reads beyond its table of powers of ten and crashes. They raise an error instead."""
+_KERNELS = {
+    "abs": "abs",
+    "coalesce": "coalesce",
+    "length": "utf8_length",
+    "lower": "utf8_lower",
+    "negate": "negate_checked",
+    "trim": "utf8_trim",
+    "upper": "utf8_upper",
+}
+"""The functions of a `CallTerm`."""
+
+
+@cache
+def constant(outcome: bool | None) -> pc.Expression:  # noqa: FBT001 -- an outcome, not an option
+    """`outcome` in every row, made without pandas."""
+    return pc.scalar(pa.nulls(1, pa.bool_())[0] if outcome is None else from_values([outcome], pa.bool_())[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One side of a comparison: a column, or a value that is computed from columns."""
+
+    text: str
+    """SQL text of the operand, for messages."""
+    expression: pc.Expression
+    """Its values, of type `kernel_type(type)`."""
+    type: pa.DataType
+    """The type that literals are converted to; for a dictionary its value type."""
+    schema: pa.Schema
+    """Schema of the table."""
+
+    def always(self, outcome: bool | None) -> pc.Expression:  # noqa: FBT001 -- an outcome, not an option
+        """`outcome` in every row where the operand is not null, NULL in the others."""
+        return pc.if_else(self.expression.is_valid(), constant(outcome), constant(None))
+
+
+def operand_of(term: Term, schema: pa.Schema) -> Operand:
+    """A term as an expression over a table of `schema`."""
+    if isinstance(term, str):
+        return _column_operand(schema, term)
+    if isinstance(term, LiteralTerm):
+        try:
+            scalar = term.value if isinstance(term.value, pa.Scalar) else pa.scalar(term.value)
+        except (pa.ArrowException, OverflowError) as error:
+            raise PredicateError("a literal must be a value that Arrow can hold", got=f"{term.value!r:.80}") from error
+        return Operand(term_sql(term), pc.scalar(scalar), scalar.type, schema)
+    if isinstance(term, CastTerm):
+        expression = _cast(term, operand_of(term.child, schema))
+    else:
+        operands = [operand_of(argument, schema) for argument in term.arguments]
+        is_length_of_bytes = term.function == "length" and is_bytes(operands[0].type)
+        kernel = getattr(pc, "binary_length" if is_length_of_bytes else _KERNELS[term.function])
+        options = {"characters": " "} if term.function == "trim" else {}
+        expression = kernel(*(operand.expression for operand in operands), **options)
+    text = term_sql(term)
+    return Operand(text, expression, result_type(expression, schema, text), schema)
+
+
+def _cast(term: CastTerm, child: Operand) -> pc.Expression:
+    if isinstance(child.type, pa.UuidType) and not isinstance(term.type, pa.UuidType):
+        raise PredicateError("a UUID must be compared with a UUID's text, uncast", got=term_sql(term))
+    source = child.expression
+    if pa.types.is_decimal(term.type) and (pa.types.is_string(child.type) or pa.types.is_large_string(child.type)):
+        source = pc.replace_substring_regex(source, _CRASHING_NUMERAL, "?")
+    return source.cast(term.type)
+
+
+def _column_operand(schema: pa.Schema, name: str) -> Operand:
+    """Column or struct leaf `name` of a table of `schema`."""
+    column_type = resolve_column(schema, name).type
+    expression = pc.field(*column_path(schema, name))
+    while pa.types.is_dictionary(column_type):
+        column_type = column_type.value_type
+        expression = expression.cast(column_type)
+    target = kernel_type(column_type)
+    if target != column_type:
+        expression = expression.cast(target)
+    while isinstance(column_type, pa.BaseExtensionType) and not isinstance(column_type, pa.UuidType):
+        column_type = column_type.storage_type
+    return Operand(name, expression, column_type, schema)
+
+
+def kernel_type(column_type: pa.DataType) -> pa.DataType:
+    """A type with the same values in the same order that has comparisons and ``is_in`` in pyarrow 26."""
+    if isinstance(column_type, pa.BaseExtensionType):
+        return kernel_type(column_type.storage_type)
+    if column_type == pa.string_view():
+        return pa.string()
+    if column_type == pa.binary_view():
+        return pa.binary()
+    if column_type == pa.float16():
+        return pa.float32()
+    if is_narrow_decimal(column_type):
+        return pa.decimal128(column_type.precision, column_type.scale)
+    if pa.types.is_null(column_type):
+        return pa.int8()
+    return column_type
+
+
+def result_type(expression: pc.Expression, schema: pa.Schema, text: str) -> pa.DataType:
+    """The type of `expression` over a table of `schema`. A result proves that pyarrow has the kernels.
+
+    Raises
+    ------
+    PredicateError
+        pyarrow has no kernel; the message quotes `text`.
+    """
+    import pyarrow.dataset as ds  # noqa: PLC0415 -- slow, and only needed if kernels are in doubt
+
+    try:
+        return ds.dataset(schema.empty_table()).scanner(columns={"x": expression}).projected_schema.field("x").type
+    except (pa.ArrowException, TypeError) as error:
+        cause = first_line(error)
+        raise PredicateError("a condition must have a pyarrow kernel for its types", got=f"{text} ({cause})") from error
+
+
+def to_kernel(values: pa.Array) -> pa.Array:
+    """Values of a column's type in the type of the column's operand."""
+    while isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    target = kernel_type(values.type)
+    return values if target == values.type else values.cast(target)
