@@ -44,11 +44,14 @@ _OF_READS = re.compile(
 )
 """Functions and samples, as a plan prints them, that depend on the reader of a row or on the rows before it."""
 _OF_MOMENT = re.compile(
-    r"\b(current_\w+|curdate|now|localtimestamp)\(|\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE
+    r"\b(current_\w+|curdate|now|localtimestamp)\(|\b(now|today|tomorrow|yesterday)\b"
+    r"|\bcast\(\w+\(.* as (date|timestamp)|\bto_(date|timestamp)\w*\(\w+\(",
+    re.IGNORECASE,
 )
 """Functions, as an analyzed plan prints them, whose value Spark takes anew for each action on a frame.
 
-So it takes the day of a text such as `'today'` where it casts the text to a date or a timestamp.
+So it takes the day of a text such as `'today'` where it casts the text to a date or a timestamp. A function may give
+such a text.
 """
 _FIELD = re.compile(r"\{(\w+)\}")
 _SCAN = "zonebloom_scan_"
