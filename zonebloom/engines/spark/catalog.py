@@ -351,13 +351,13 @@ def check_batch(frame: Any) -> None:
 def check_is_read_by_spark(dataset: Dataset, source: Any) -> None:
     """Refuse what Spark can build an index of, but zonebloom cannot read on Spark with the same rows.
 
-    A JAR's frame of a Delta or Iceberg table is of one of its versions or branches, and nothing tells of which: two
-    versions that differ by deleted rows have the same files, and their plans are printed alike.
+    A frame of a Delta or Iceberg table, made by a JAR, has the rows of one version. Spark does not say which version:
+    versions that differ only by deleted rows have the same files and the same printed plan.
 
     Raises
     ------
     InvalidArgumentError
-        `dataset` is a Lance table, or a table of which `source` is a frame.
+        `dataset` is a Lance table; or it is a Delta or Iceberg table, and `source` is a frame.
     """
     if isinstance(dataset, LanceDataset):
         raise InvalidArgumentError(

@@ -358,7 +358,7 @@ class SliceSegment(BlockFilters):
 
 
 def _zones_in(words: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """The numbers of the bits that are set in `words`, most of which are 0."""
+    """The zones whose bits are set: bit 0 of the first word is zone 0. Most words are 0."""
     filled = words.nonzero()[0]
     if not len(filled):
         return filled
