@@ -46,6 +46,12 @@ REFUSED = {
         "got 5 for v.entries.value, a bool",
     ),
     "null in a list of required": (pa.array([[1, None]]), pa.list_(REQUIRED), "a value of v.element everywhere"),
+    "a text for a decimal": (pa.array(["1"]), pa.decimal128(9, 2), "numbers for decimals, got string for v"),
+    "an integer's decimal for a fraction": (
+        pa.array([Decimal(256)]),
+        pa.decimal128(38, 38),
+        "got for v, a decimal128(38, 38)",
+    ),
     "a list for a number": (pa.array([[1]]), pa.int64(), "got for v, a int64"),
 }
 TAKEN = {

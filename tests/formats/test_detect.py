@@ -127,6 +127,19 @@ def test_a_folder_that_does_not_fit_the_column_of_other_files_is_an_error(tmp_pa
         index.to_table("day = 1")
 
 
+@pytest.mark.parametrize("numeral", ["1e-9999999", "256"])
+def test_a_folder_that_pyarrow_reads_as_no_such_decimal_is_an_error(tmp_path, numeral):
+    """It crashes on the first, and takes the second for 0.788…"""
+    write_hive(tmp_path, [f"day={numeral}", "day=0.5"])
+    (tmp_path / "day=0").mkdir()
+    pq.write_table(
+        pa.table({"id": [100], "day": pa.array([0], pa.decimal128(38, 38))}), tmp_path / "day=0/held.parquet"
+    )
+    index = zb.build_index(tmp_path, "id")
+    with pytest.raises(DataFileError, match=rf"day={numeral} .* must be of the type decimal128\(38, 38\)"):
+        index.to_table("id >= 0")
+
+
 def test_files_at_several_depths(tmp_path):
     write_hive(tmp_path, ["day=1", "day=1/hour=2", "plain/day=3", ""])
     index = zb.build_index(tmp_path, "id", rows_per_zone=1)

@@ -268,6 +268,8 @@ def test_the_command_adds_lists_looks_up_and_adopts_filters(tmp_path, run):
     refused = run("blooms", tmp_path / "with", "--column", "key", "--value", "seven")
     assert (refused.code, refused.out) == (2, "")
     assert "is no int64" in refused.err
+    crashing = run("blooms", tmp_path / "with", "--column", "cash", "--value", "1e-9999999")
+    assert (crashing.code, "is no decimal128(9, 2)" in crashing.err) == (2, True)
     assert run("blooms", tmp_path / "with", "--value", "7").code == 2
     without_pages(tmp_path / "with" / "a.parquet")
     done = run("build", tmp_path / "with", "-c", "key", "--from-parquet-blooms", "--format", "json")

@@ -85,6 +85,7 @@ def test_what_converts(value, stored, wanted):
         (0.5, pa.float64(), pa.float32()),
         (Decimal("1.500"), D(9, 3), D(5, 2)),
         (Decimal("999.99"), D(5, 2), D(4, 2)),
+        (Decimal(256), D(3, 0), D(38, 38)),
         ("5", pa.string(), pa.int64()),
         ("a", pa.string(), pa.binary()),
         (b"a", pa.binary(), pa.string()),

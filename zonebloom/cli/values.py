@@ -125,10 +125,13 @@ def typed_value(text: str, wanted: pa.DataType, name: str) -> pa.Array:
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
     from zonebloom.ground.arrow import is_bytes, is_text, type_name  # noqa: PLC0415 - as above
+    from zonebloom.predicates.coerce import decimal_of  # noqa: PLC0415 - as above
 
     try:
         if is_bytes(wanted):
             return pa.array([blob_of(text)], wanted)
+        if pa.types.is_decimal(wanted):
+            return pa.array([decimal_of(text, wanted).as_py()], wanted)
         array = pa.array([text], pa.string())
         return array if is_text(wanted) else array.cast(wanted)
     except (ValueError, pa.ArrowNotImplementedError) as error:

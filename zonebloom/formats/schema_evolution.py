@@ -18,8 +18,6 @@ from zonebloom.formats.dataset import OpenedFile
 from zonebloom.formats.parquet.file import has_column
 from zonebloom.ground.arrow import unwrapped
 
-_PLAIN_DECIMAL_BITS = 128
-
 
 def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """One schema for files with added columns or widened types; if types conflict, the first file's type counts.
@@ -84,9 +82,9 @@ def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
         return None
     try:
         plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-        if pa.types.is_decimal(wanted) and wanted.bit_width < _PLAIN_DECIMAL_BITS:
-            plain = plain.cast(pa.decimal128(wanted.precision, wanted.scale), safe=True)  # pyarrow 26 wraps otherwise
-        return plain.cast(wanted, safe=True)
+        converted = plain.cast(wanted, safe=True)
+        may_wrap = pa.types.is_decimal(wanted)  # in pyarrow 26
+        return None if may_wrap and not converted.cast(plain.type).equals(plain) else converted
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 

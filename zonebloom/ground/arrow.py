@@ -157,6 +157,11 @@ def rounds_floats(of_file: pa.DataType, wanted: pa.DataType) -> bool:
     return are_floats and bool(of_file.bit_width > wanted.bit_width)
 
 
+def reads_numerals(of_file: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a cast is from texts to decimals: pyarrow 26 crashes on 1e-9999999, and wraps 256 of 38 digits' scale."""
+    return is_text(of_file) and pa.types.is_decimal(wanted)
+
+
 def without_views(arrow_type: pa.DataType) -> pa.DataType:
     """The type of the same values in plain texts and bytes, also within lists, maps, structs and dictionaries.
 

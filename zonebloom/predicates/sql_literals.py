@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zonebloom.ground.errors import PredicateError, first_line
-from zonebloom.predicates.coerce import fit_values
+from zonebloom.predicates.coerce import decimal_of
 
 _D = exp.DataType.Type
 _TYPES: dict[Any, pa.DataType] = {
@@ -124,17 +124,6 @@ def _bytes(node: exp.HexString) -> bytes:
         raise PredicateError("X'…' must hold pairs of hex digits", got=f"{node.this!r:.80}") from None
 
 
-def _decimal(value: str | decimal.Decimal, target: pa.DataType) -> decimal.Decimal:
-    """A numeral as a decimal of `target`; refused if `target` cannot hold all its digits."""
-    if isinstance(value, str) and not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value, re.ASCII):
-        raise ValueError("it is no number")
-    fit = fit_values([decimal.Decimal(value)], target)
-    if not len(fit.values):
-        raise ValueError("it has other digits")
-    number: decimal.Decimal = fit.values[0].as_py()
-    return number
-
-
 def _moment(text: str, target: pa.DataType) -> tuple[str, pa.DataType]:
     """A timestamp's text for pyarrow, and its type: an instant if the text has an offset or `target` has a zone."""
     digits = re.search(r"\.(\d+)", text)
@@ -163,7 +152,7 @@ def _cast(node: exp.Cast, value: Any) -> Any:
         if isinstance(value, decimal.Decimal) and pa.types.is_floating(target):
             value = float(value)  # pyarrow 26 makes 0.30000000000000004 of Decimal("0.3")
         if isinstance(value, (str, decimal.Decimal)) and pa.types.is_decimal(target):
-            return _decimal(value, target)  # pyarrow 26 crashes on the text 1e-9999999
+            return decimal_of(value, target).as_py()  # pyarrow 26 crashes on the text 1e-9999999
         scalar = (value if isinstance(value, pa.Scalar) else pa.scalar(value)).cast(target)
     except (pa.ArrowException, ArithmeticError, ValueError) as error:
         cause = first_line(error)

@@ -21,7 +21,15 @@ import pyarrow.compute as pc
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.ground.arrow import from_numpy, plain_array, rounds_floats, some_leaf, to_numpy, without_views
+from zonebloom.ground.arrow import (
+    from_numpy,
+    plain_array,
+    reads_numerals,
+    rounds_floats,
+    some_leaf,
+    to_numpy,
+    without_views,
+)
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     DataFileError,
@@ -32,6 +40,7 @@ from zonebloom.ground.errors import (
 )
 from zonebloom.ground.threads import concurrently, num_cores
 from zonebloom.predicates import Predicate
+from zonebloom.predicates.coerce import decimal_of
 from zonebloom.predicates.plain_matcher import plain_matcher
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.predicates.row_group_bounds import Bound, required
@@ -386,6 +395,8 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str)
     message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}"
     if some_leaf(rounds_floats, column.type, wanted):
         raise DataFileError(f"{message}, whose values it would round", do=Words.REFRESH)
+    if some_leaf(reads_numerals, column.type, wanted):
+        raise DataFileError(message, do=Words.REFRESH)
     try:
         converted = column.cast(wanted)
         is_same = not some_leaf(is_unchecked, column.type, wanted) or _has_values_of(column, converted)
@@ -412,6 +423,7 @@ def is_unchecked(held: pa.DataType, wanted: pa.DataType) -> bool:
         or (t.is_boolean(wanted) and (t.is_integer(held) or t.is_floating(held)))
         or (t.is_floating(held) and t.is_decimal(wanted))
         or (t.is_decimal(held) and t.is_floating(wanted))
+        or (t.is_decimal(held) and t.is_decimal(wanted) and held.scale < wanted.scale)
     )
 
 
@@ -421,8 +433,10 @@ def _folder_value(value: Any, wanted: pa.DataType, name: str, path: str) -> pa.S
     Spec: specs/pruning.md#partition-columns
     """
     try:
+        if isinstance(value, str) and pa.types.is_decimal(wanted):
+            return decimal_of(value, wanted)
         return (value if isinstance(value, pa.Scalar) else pa.scalar(value, pa.string())).cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (ValueError, pa.ArrowNotImplementedError) as error:
         raise DataFileError(
             f"the folder {name}={value} of {path} must be of the type {wanted} that files have", got=error
         ) from error

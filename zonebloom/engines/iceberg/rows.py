@@ -11,7 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.ground.arrow import is_text, plain_array, python_value
+from zonebloom.ground.arrow import is_text, plain_array, python_value, reads_numerals, some_leaf
 from zonebloom.ground.errors import InvalidArgumentError, first_line
 from zonebloom.search.scan import is_unchecked
 
@@ -39,6 +39,8 @@ def as_declared(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def _converted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     wanted = column.type if _LARGE.get(column.type) == field.type else field.type
     chunks = []
+    if some_leaf(reads_numerals, column.type, wanted):
+        raise InvalidArgumentError("rows must have numbers for decimals", got=f"{column.type} for {field.name}")
     for chunk in column.chunks or [pa.nulls(0, column.type)]:
         try:
             chunks.append(chunk.cast(wanted))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
@@ -57,6 +58,20 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
         return Fit(_joined([], column_type), Reason(code, str(error)), 0)
     num_out = sum(int((~keep).sum()) for _, keep in parts if keep is not None)
     return Fit(_joined([array for array, _ in parts], column_type), None, num_out)
+
+
+def decimal_of(numeral: str | decimal.Decimal, wanted: pa.DataType) -> pa.Scalar:
+    """The value of decimal type `wanted` that `numeral` writes. pyarrow 26 crashes on 1e-9999999, text or Decimal.
+
+    Raises
+    ------
+    ValueError
+        `numeral` is no number, or the type cannot hold all its digits.
+    """
+    fit = fit_values([numeral], wanted)
+    if not len(fit.values):
+        raise ValueError(f"it is no {wanted}")
+    return fit.values[0]
 
 
 @dataclass(frozen=True, slots=True)
