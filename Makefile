@@ -87,8 +87,10 @@ test-least: ## every test but those of Spark, with the least versions that users
 least-suite: $(VENV)/least.stamp
 	$(PY) -m pytest -n 2 --dist loadscope --ignore tests/spark $(PYTEST_ARGS)
 
-fuzz: $(VENV)/test.stamp ## fuzzers: SECONDS=600 shared among them; seeds are printed
-	@failed=0; for name in $(FUZZERS); do \
+fuzz: $(VENV)/test.stamp ## other examples of each property, then fuzzers: SECONDS=600 shared among them; SEED repeats
+	@echo "== properties from seed $(SEED)"; failed=0; \
+	ZONEBLOOM_DEPTH=deep $(PY) -m pytest -n 2 -m hypothesis --hypothesis-seed=$(SEED) $(PYTEST_ARGS) || failed=1; \
+	for name in $(FUZZERS); do \
 	    echo "== tests.fuzz.$$name from seed $(SEED)"; \
 	    $(PY) -m tests.fuzz.$$name --seed $(SEED) --seconds $$(( $(SECONDS) / $(words $(FUZZERS)) )) || failed=1; \
 	done; exit $$failed

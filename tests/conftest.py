@@ -32,9 +32,14 @@ if TYPE_CHECKING:
     from tests.s3 import Bucket, S3Server
     from tests.zygote import Zygote
 
-# No test measures time. For a change each run has the same examples, so that what fails is what the change broke.
-settings.register_profile("depth", deadline=None, max_examples=at_depth(100, 25), derandomize=not IS_DEEP)
-settings.load_profile("depth")
+# No test measures time. Each run has the same examples, so that what fails is what the change broke; a seed has others.
+settings.register_profile("depth", deadline=None, max_examples=at_depth(100, 25), derandomize=True)
+settings.register_profile("seed", settings.get_profile("depth"), derandomize=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("depth" if config.getoption("--hypothesis-seed") is None else "seed")
+
 
 NUM_DEVICES = 500
 
