@@ -354,7 +354,8 @@ def test_adopting_is_told_apart_by_the_kind_of_data(root, flat_lake):
 def old_table(tmp_path) -> Path:
     """The table that pylance 1.0.4 indexed."""
     with tarfile.open(OLD) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Debian 12 has Python 3.11.2 without it
+        archive.extractall(tmp_path)
     return tmp_path / "lance-1.0.4.lance"
 
 

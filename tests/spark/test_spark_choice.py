@@ -65,6 +65,7 @@ def test_a_way_that_cannot_read_is_refused():
     for kept, asked in ((replace(FEW, obstacle="INT96"), "driver"), (replace(FEW, lack=lambda: "none"), "row_ranges")):
         with pytest.raises(InvalidArgumentError, match=r"got (INT96|none); use method auto"):
             choose(kept, asked)
+        assert choose(replace(kept, files=0, rows=0), asked).method == "driver", "nothing is read"
     assert choose(FEW, "plain").method == "plain"
 
 

@@ -108,6 +108,8 @@ class Catalog:
         """The folder or table with just these files; otherwise the files themselves."""
         folder = common_folder(files)
         table = _table_around(folder, self.storage_options)
+        if table is None and folder == "/":  # no data set is the whole disk
+            return files
         with contextlib.suppress(ZoneBloomError):
             data_set = open_dataset(table or folder, self.storage_options).pin()
             if {data_set.absolute(path) for path in data_set.list()} == set(files):

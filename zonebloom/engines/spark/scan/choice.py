@@ -91,6 +91,8 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
             got="one that is not",
             do="leave out what depends on how a row is read, and names that are no columns",
         )
+    if kept.is_local and not kept.files and asked != "plain":
+        return Choice("driver", "no row can match, so nothing is read")
     if asked == "driver" and kept.obstacle is not None:
         raise InvalidArgumentError(
             "the driver must read what Spark would read", got=kept.obstacle, do="use method auto"
@@ -103,8 +105,6 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
         raise InvalidArgumentError("executors must read what Spark would read", got=obstacle, do="use method auto")
     if not kept.is_local:
         return Choice("plain", str(kept.obstacle))
-    if asked in ("auto", "files") and not kept.files:
-        return Choice("driver", "no row can match, so nothing is read")
     if asked == "files" and not kept.is_native:
         return Choice("row_ranges", "Spark itself does not read these files")
     return _chosen(kept) if asked == "auto" else Choice(asked, "it was asked for")
