@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests.newer import need
-from zonebloom.formats.schema_evolution import conformed
+from zonebloom.formats.schema_evolution import conformed, unified
 
 WIDTHS = {pa.decimal32: 9, pa.decimal64: 18, pa.decimal128: 38, pa.decimal256: 76}
 """Most digits of each width of decimals."""
@@ -113,6 +113,16 @@ def test_a_decimal_too_large_for_the_index_is_found(tmp_path):
 
 
 NARROW, WIDE = pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.string())
+
+
+@pytest.mark.parametrize("wrapped", [lambda of: of, pa.list_, lambda of: pa.struct({"s": of})])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
+def test_a_struct_has_the_fields_of_all_files(wrapped, kind):
+    """Fields are added, and the type of another field changes, by one file."""
+    files = [wrapped(pa.struct({"f": pa.int32()})), wrapped(pa.struct({"f": kind, "g": pa.string()}))]
+    expected = pa.int64() if kind == pa.int64() else pa.int32()
+    merged = unified([pa.schema({"x": of}) for of in files])
+    assert merged == pa.schema({"x": wrapped(pa.struct({"f": expected, "g": pa.string()}))})
 
 
 @pytest.mark.parametrize(

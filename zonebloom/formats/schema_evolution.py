@@ -41,6 +41,10 @@ def _wider(former: pa.DataType, added: pa.DataType) -> pa.DataType:
         added = pa.dictionary(pa.int32(), added, former.ordered)  # it may have more values than narrow indices reach
     elif pa.types.is_dictionary(added) and not pa.types.is_dictionary(former):
         added = added.value_type
+    if pa.types.is_struct(former) and pa.types.is_struct(added):
+        return _merged(former, added)
+    if pa.types.is_list(former) and pa.types.is_list(added):
+        return pa.list_(former.value_field.with_type(_wider(former.value_type, added.value_type)))
     both = [pa.schema([pa.field("", candidate)]) for candidate in (former, added)]
     for promotion in ("default", "permissive"):
         try:
@@ -50,6 +54,17 @@ def _wider(former: pa.DataType, added: pa.DataType) -> pa.DataType:
         if promotion == "default" or (_keeps_values(former, common) and _keeps_values(added, common)):
             return common
     return former
+
+
+def _merged(former: pa.StructType, added: pa.StructType) -> pa.DataType:
+    """The fields of both, each with the wider type; the former type if a name is of two fields."""
+    fields = {field.name: field for field in former}
+    if len(fields) < former.num_fields or len({field.name for field in added}) < added.num_fields:
+        return former
+    for field in added:
+        own = fields.get(field.name, field)
+        fields[field.name] = pa.field(field.name, _wider(own.type, field.type), own.nullable or field.nullable)
+    return pa.struct(list(fields.values()))
 
 
 def column_values(batch: pa.RecordBatch, column: str, column_type: pa.DataType) -> pa.Array | None:
@@ -91,12 +106,6 @@ def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
 
 def _keeps_values(stored: pa.DataType, wanted: pa.DataType) -> bool:
     t = pa.types
-    if t.is_struct(stored) and t.is_struct(wanted):
-        pairs = zip(stored, wanted, strict=False)
-        return stored.num_fields == wanted.num_fields and all(
-            field.name == other.name and (field.type == other.type or _keeps_values(field.type, other.type))
-            for field, other in pairs
-        )
     if t.is_dictionary(stored) and t.is_dictionary(wanted):
         return stored.value_type == wanted.value_type or _keeps_values(stored.value_type, wanted.value_type)
     if t.is_integer(stored) and t.is_integer(wanted):

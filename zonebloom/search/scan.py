@@ -23,6 +23,8 @@ from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.ground.arrow import (
     from_numpy,
+    is_bytes,
+    is_text,
     plain_array,
     reads_numerals,
     rounds_floats,
@@ -416,15 +418,15 @@ def _has_values_of(column: pa.ChunkedArray, converted: pa.ChunkedArray) -> bool:
 
 
 def is_unchecked(held: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a safe cast of pyarrow 26 can change values without an error."""
+    """Whether a safe cast of pyarrow 26 might change values without an error: any from one kind of type to another.
+
+    Of one kind decimals wrap, and times of day are cut.
+    """
     t = pa.types
-    return bool(
-        (t.is_timestamp(held) and (t.is_date(wanted) or t.is_time(wanted)))
-        or (t.is_boolean(wanted) and (t.is_integer(held) or t.is_floating(held)))
-        or (t.is_floating(held) and t.is_decimal(wanted))
-        or (t.is_decimal(held) and t.is_floating(wanted))
-        or (t.is_decimal(held) and t.is_decimal(wanted) and held.scale < wanted.scale)
-    )
+    kinds = (t.is_integer, t.is_floating, is_text, is_bytes, t.is_timestamp)
+    is_one_kind = held == wanted or any(is_it(held) and is_it(wanted) for is_it in kinds)
+    is_printed_exactly = t.is_floating(held) and is_text(wanted)  # and no NaN equals the NaN that it is read as
+    return not (is_one_kind or is_printed_exactly or t.is_null(held) or is_text(held))
 
 
 def _folder_value(value: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
