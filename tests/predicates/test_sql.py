@@ -175,6 +175,7 @@ def test_a_function_of_a_column_is_a_term_of_a_leaf(text, shown):
         ("CAST(x AS JSON) = 'a'", "cast must be to one of .*, got JSON"),
         ("x = DATE 'foo'", r"must convert exactly to date32\[day\], got CAST\('foo' AS DATE\)"),
         ("x = CAST(300 AS TINYINT)", "must convert exactly to int8"),
+        ("x = CAST(X'' AS SMALLINT)", r"must convert exactly to int16, got CAST\(X'' AS SMALLINT\)"),
         ("x = 'a' 'b'", "CONCAT"),
         ("(a, b) = (1, 2)", "(a, b)"),
         ("x = INTERVAL '1' DAY", "INTERVAL"),

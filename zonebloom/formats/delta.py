@@ -24,6 +24,7 @@ from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
 from zonebloom.formats.table_folders import LOG_FOLDER
+from zonebloom.ground.arrow import is_bytes
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import Url, absolute, is_url, joined
@@ -194,6 +195,12 @@ def _files(table: DeltaTable, location: str, naming: Callable[[StoredName], str 
     if "partition" in actions.column_names:
         struct = actions["partition"].combine_chunks()
         parts = [(field.name, struct.field(field.name)) for field in struct.type]
+        if wrong := [field.name for field in struct.type if is_bytes(field.type)]:
+            raise DataFileError(
+                f"columns by which the Delta table {location} is partitioned must not be of bytes",
+                got=", ".join(wrong),
+                do="partition it by another column: readers disagree about the bytes that its log writes",
+            )
     files = {}
     for row, (encoded, size, at) in enumerate(zip(written, sizes, written_at, strict=True)):
         path = _relative(encoded, location)

@@ -128,7 +128,7 @@ def _shown(text: str) -> str:
 
 
 def _refuse(node: exp.Expr) -> NoReturn:
-    raise PredicateError(f"{_shown(node.sql())} cannot be evaluated", do=f"use {SUPPORTED}")
+    raise PredicateError(f"{_shown(node.sql('spark'))} cannot be evaluated", do=f"use {SUPPORTED}")
 
 
 def _only(node: exp.Expr, *names: str) -> None:

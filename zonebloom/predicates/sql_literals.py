@@ -156,7 +156,9 @@ def _cast(node: exp.Cast, value: Any) -> Any:
         scalar = (value if isinstance(value, pa.Scalar) else pa.scalar(value)).cast(target)
     except (pa.ArrowException, ArithmeticError, ValueError) as error:
         cause = first_line(error)
-        raise PredicateError(f"a literal must convert exactly to {target}", got=f"{node.sql()} ({cause})") from None
+        raise PredicateError(
+            f"a literal must convert exactly to {target}", got=f"{node.sql('spark')} ({cause})"
+        ) from None
     is_wide = pa.types.is_timestamp(target) and target.unit == "ns"
     try:
         return scalar if is_wide or pa.types.is_floating(target) else scalar.as_py()
