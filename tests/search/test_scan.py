@@ -131,6 +131,25 @@ def test_values_that_another_type_would_cut_are_an_error(tmp_path, taken, kept, 
         assert index.to_table("k = 1")["c"][1] == kept.cast(taken.type)[0]
 
 
+@pytest.mark.parametrize(
+    ("values", "newer"),
+    [
+        (pa.array([dt.datetime(2020, 1, 1)]), pa.array([1_577_836_800_000])),  # noqa: DTZ001 - local
+        (pa.array([1_577_836_800_000]), pa.array([dt.datetime(2020, 1, 1)])),  # noqa: DTZ001 - local
+        (pa.array(["a"]), pa.array([b"sixteen letters!"], pa.uuid())),
+        (pa.array([Decimal(1)]), pa.array(["1e-9999999"])),
+        (pa.array([1], pa.int8()), pa.array(["0xff"])),
+    ],
+    ids=lambda value: str(value.type),
+)
+def test_types_that_pyarrow_casts_without_their_values_are_an_error(tmp_path, values, newer):
+    write_files(tmp_path / "lake", pa.table({"k": [1], "c": values}))
+    index = zb.build_index(tmp_path / "lake", "k")
+    pq.write_table(pa.table({"k": [1], "c": newer}), tmp_path / "lake/part-1.parquet")
+    with pytest.raises(DataFileError, match="must convert to the data set's type"):
+        index.to_table("k = 1")
+
+
 def test_one_column_of_two_types_leaves_the_other_columns_alone(tmp_path):
     """`c` is widened, `d` conflicts, `p` gains a leaf and `e` comes later: all at once."""
     first = pa.table({"c": pa.array([1], pa.int32()), "d": ["x"], "p": [{"x": 1}]})

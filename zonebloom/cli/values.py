@@ -124,18 +124,16 @@ def typed_value(text: str, wanted: pa.DataType, name: str) -> pa.Array:
     """The value of type `wanted` that `text` spells, as an array; `name` is the column in errors."""
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
-    from zonebloom.ground.arrow import is_bytes, is_text, type_name  # noqa: PLC0415 - as above
-    from zonebloom.predicates.coerce import decimal_of  # noqa: PLC0415 - as above
+    from zonebloom.ground.arrow import is_bytes, type_name  # noqa: PLC0415 - as above
+    from zonebloom.predicates.coerce import fit_values  # noqa: PLC0415 - as above
 
     try:
-        if is_bytes(wanted):
-            return pa.array([blob_of(text)], wanted)
-        if pa.types.is_decimal(wanted):
-            return pa.array([decimal_of(text, wanted).as_py()], wanted)
-        array = pa.array([text], pa.string())
-        return array if is_text(wanted) else array.cast(wanted)
-    except (ValueError, pa.ArrowNotImplementedError) as error:
+        values = pa.array([blob_of(text)], wanted) if is_bytes(wanted) else fit_values([text], wanted).values
+    except ValueError as error:
         raise InvalidArgumentError(f"{name} {text!r:.80} is no {type_name(wanted)}: {error}") from error
+    if not len(values):
+        raise InvalidArgumentError(f"{name} {text!r:.80} is no {type_name(wanted)}")
+    return values
 
 
 def _place(names: list[str], column: str, source: str) -> int:

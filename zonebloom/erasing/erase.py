@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ def erase_by(
     keys = collected(values)
     if null_mask(keys).any():
         raise InvalidArgumentError("values must not be null to be erased", got="a null", do="leave it out")
-    texts = sorted({str(python_value(key) if isinstance(key, pa.Scalar) else key) for key in keys})
+    plain = (python_value(key) if isinstance(key, pa.Scalar) else key for key in keys)
+    texts = sorted({str(Decimal(key) if type(key) is int else key) for key in plain})  # any int, of any length
     kind = index.dataset_kind
     if kind == "lance":
         raise InvalidArgumentError(

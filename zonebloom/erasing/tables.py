@@ -110,10 +110,8 @@ def _with_deleted_rows(view: View) -> Iterator[str]:
 def _is_misspelt(value: pa.Scalar) -> bool:
     """Whether deltalake 1.6 writes another partition value than it read: -1.25 as -1.-25, which nobody can read."""
     kind = value.type
-    is_checked = pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_decimal(kind)
-    plain = value.as_py() if is_checked else None
-    is_negative = isinstance(plain, Decimal) and plain < 0
-    return isinstance(plain, bytes) or is_negative or plain == NULL_FOLDER
+    plain = value.as_py() if pa.types.is_string(kind) or pa.types.is_decimal(kind) else None
+    return plain < 0 if isinstance(plain, Decimal) else plain == NULL_FOLDER
 
 
 def _changed(table: DeltaTable, view: View) -> Iterator[str]:

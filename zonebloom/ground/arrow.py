@@ -50,6 +50,11 @@ def is_bytes(arrow_type: pa.DataType) -> bool:
     return arrow_type in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(arrow_type)
 
 
+def is_number(arrow_type: pa.DataType) -> bool:
+    """Whether `arrow_type` is one of integers, floats or decimals."""
+    return any(is_it(arrow_type) for is_it in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
+
+
 def is_narrow_decimal(arrow_type: pa.DataType) -> bool:
     """Whether `arrow_type` is a decimal of 32 or 64 bits. pyarrow 18 has neither of the two types."""
     return pa.types.is_decimal(arrow_type) and bool(arrow_type.bit_width < 128)  # noqa: PLR2004 - the common width
@@ -157,9 +162,15 @@ def rounds_floats(of_file: pa.DataType, wanted: pa.DataType) -> bool:
     return are_floats and bool(of_file.bit_width > wanted.bit_width)
 
 
-def reads_numerals(of_file: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast is from texts to decimals: pyarrow 26 crashes on 1e-9999999, and wraps 256 of 38 digits' scale."""
-    return is_text(of_file) and pa.types.is_decimal(wanted)
+def misreads(of_file: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether pyarrow 26 casts these types, but not their values.
+
+    It crashes on the text 1e-9999999 for a decimal, and takes 0xff for -1 and 16777217 for a close float. It takes a
+    number for a count of a time's unit, and the bytes of a UUID for letters.
+    """
+    pairs = ((is_text, is_number), (pa.types.is_fixed_size_binary, is_text))
+    counts = ((pa.types.is_integer, pa.types.is_temporal), (pa.types.is_temporal, pa.types.is_integer))
+    return any(is_own(of_file) and is_wanted(wanted) for is_own, is_wanted in (*pairs, *counts))
 
 
 def without_views(arrow_type: pa.DataType) -> pa.DataType:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zonebloom.ground.errors import PredicateError, first_line
-from zonebloom.predicates.coerce import decimal_of
+from zonebloom.predicates.coerce import value_of
 
 _D = exp.DataType.Type
 _TYPES: dict[Any, pa.DataType] = {
@@ -152,7 +152,7 @@ def _cast(node: exp.Cast, value: Any) -> Any:
         if isinstance(value, decimal.Decimal) and pa.types.is_floating(target):
             value = float(value)  # pyarrow 26 makes 0.30000000000000004 of Decimal("0.3")
         if isinstance(value, (str, decimal.Decimal)) and pa.types.is_decimal(target):
-            return decimal_of(value, target).as_py()  # pyarrow 26 crashes on the text 1e-9999999
+            return value_of(value, target).as_py()  # pyarrow 26 crashes on the text 1e-9999999
         scalar = (value if isinstance(value, pa.Scalar) else pa.scalar(value)).cast(target)
     except (pa.ArrowException, ArithmeticError, ValueError) as error:
         cause = first_line(error)

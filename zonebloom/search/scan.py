@@ -24,9 +24,10 @@ from zonebloom.formats.parquet.file import places_of
 from zonebloom.ground.arrow import (
     from_numpy,
     is_bytes,
+    is_number,
     is_text,
+    misreads,
     plain_array,
-    reads_numerals,
     rounds_floats,
     some_leaf,
     to_numpy,
@@ -42,7 +43,7 @@ from zonebloom.ground.errors import (
 )
 from zonebloom.ground.threads import concurrently, num_cores
 from zonebloom.predicates import Predicate
-from zonebloom.predicates.coerce import decimal_of
+from zonebloom.predicates.coerce import value_of
 from zonebloom.predicates.plain_matcher import plain_matcher
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.predicates.row_group_bounds import Bound, required
@@ -395,10 +396,9 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str)
     if column.type == wanted:
         return column
     message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}"
-    if some_leaf(rounds_floats, column.type, wanted):
-        raise DataFileError(f"{message}, whose values it would round", do=Words.REFRESH)
-    if some_leaf(reads_numerals, column.type, wanted):
-        raise DataFileError(message, do=Words.REFRESH)
+    for is_wrong, why in ((rounds_floats, ", whose values it would round"), (misreads, "")):
+        if some_leaf(is_wrong, column.type, wanted):
+            raise DataFileError(f"{message}{why}", do=Words.REFRESH)
     try:
         converted = column.cast(wanted)
         is_same = not some_leaf(is_unchecked, column.type, wanted) or _has_values_of(column, converted)
@@ -435,8 +435,8 @@ def _folder_value(value: Any, wanted: pa.DataType, name: str, path: str) -> pa.S
     Spec: specs/pruning.md#partition-columns
     """
     try:
-        if isinstance(value, str) and pa.types.is_decimal(wanted):
-            return decimal_of(value, wanted)
+        if isinstance(value, str) and is_number(wanted):
+            return value_of(value, wanted)
         return (value if isinstance(value, pa.Scalar) else pa.scalar(value, pa.string())).cast(wanted)
     except (ValueError, pa.ArrowNotImplementedError) as error:
         raise DataFileError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.ground.arrow import is_text, plain_array, python_value, reads_numerals, some_leaf
+from zonebloom.ground.arrow import misreads, plain_array, python_value, some_leaf
 from zonebloom.ground.errors import InvalidArgumentError, first_line
 from zonebloom.search.scan import is_unchecked
 
@@ -39,8 +39,10 @@ def as_declared(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def _converted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     wanted = column.type if _LARGE.get(column.type) == field.type else field.type
     chunks = []
-    if some_leaf(reads_numerals, column.type, wanted):
-        raise InvalidArgumentError("rows must have numbers for decimals", got=f"{column.type} for {field.name}")
+    if some_leaf(misreads, column.type, wanted):
+        raise InvalidArgumentError(
+            "rows must convert to the types of the table", got=f"{column.type} for {field.name}, a {wanted}"
+        )
     for chunk in column.chunks or [pa.nulls(0, column.type)]:
         try:
             chunks.append(chunk.cast(wanted))
@@ -96,9 +98,5 @@ def _is_changed(before: pa.Array, after: pa.Array) -> pa.Array:
     if is_unchecked(own, wanted):
         return pc.not_equal(after.cast(own), before)
     if pa.types.is_floating(wanted):
-        if is_text(own):
-            was_inf = pc.match_substring(before, "inf", ignore_case=True)
-        else:
-            was_inf = pc.is_inf(before.cast(pa.float64()))
-        return pc.and_not(pc.is_inf(after), was_inf)
+        return pc.and_not(pc.is_inf(after), pc.is_inf(before.cast(pa.float64())))
     return pa.array([], pa.bool_())

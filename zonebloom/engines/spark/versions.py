@@ -16,19 +16,24 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from zonebloom.engines.spark.executors import changed_setting, setting
 from zonebloom.engines.spark.scan.types import arrow_schema
 
 IS_BEFORE_4 = pyspark.__version__.startswith("3.")
 """Whether PySpark has no Arrow tables and no DESCRIBE … AS JSON, and prints Columns as `(a = x)`."""
 VALUE_BYTES = 8
 """Bytes that Spark's planner counts for a value of a range, and for the output of `mapInArrow` over it."""
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _OPTION = re.compile(r"(?:^|, )([^=]*)=")
 
 
 def frame_of(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
     """A frame of the rows of `table`, of one batch at least. Before Spark 4 a Python task brings them."""
     if not IS_BEFORE_4:
-        return spark.createDataFrame(table, schema)
+        if int(setting(spark, _BATCH_ROWS)) > 0:
+            return spark.createDataFrame(table, schema)
+        with changed_setting(spark, _BATCH_ROWS, str(table.num_rows)):  # PySpark refuses 0, Spark's word for no limit
+            return spark.createDataFrame(table, schema)
     sent = pa.BufferOutputStream()
     with pa.ipc.new_stream(sent, table.schema) as stream:
         stream.write_table(table)

@@ -17,6 +17,6 @@ Spec: specs/hashing.md#fit_values
 
 from __future__ import annotations
 
-from zonebloom.predicates.coerce.fit import Fit, FitOfEach, decimal_of, fit_each, fit_values, plain_hash
+from zonebloom.predicates.coerce.fit import Fit, FitOfEach, fit_each, fit_values, plain_hash, value_of
 
-__all__ = ["Fit", "FitOfEach", "decimal_of", "fit_each", "fit_values", "plain_hash"]
+__all__ = ["Fit", "FitOfEach", "fit_each", "fit_values", "plain_hash", "value_of"]

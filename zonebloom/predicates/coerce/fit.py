@@ -60,15 +60,17 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
     return Fit(_joined([array for array, _ in parts], column_type), None, num_out)
 
 
-def decimal_of(numeral: str | decimal.Decimal, wanted: pa.DataType) -> pa.Scalar:
-    """The value of decimal type `wanted` that `numeral` writes. pyarrow 26 crashes on 1e-9999999, text or Decimal.
+def value_of(text: str | decimal.Decimal, wanted: pa.DataType) -> pa.Scalar:
+    """The value of type `wanted` that `text` spells.
+
+    pyarrow's casts crash on 1e-9999999 for a decimal, text or Decimal, take 0xff for -1 and 16777217 for a close float.
 
     Raises
     ------
     ValueError
-        `numeral` is no number, or the type cannot hold all its digits.
+        It spells none, or the type cannot hold all its digits.
     """
-    fit = fit_values([numeral], wanted)
+    fit = fit_values([text], wanted)
     if not len(fit.values):
         raise ValueError(f"it is no {wanted}")
     return fit.values[0]

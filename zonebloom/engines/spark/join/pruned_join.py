@@ -113,8 +113,8 @@ def _candidates(
 def _predicate(name: str, values: pa.Array, *, null_safe: bool) -> Predicate | str:
     """A condition that is true in each row of the big side with one of `values`, or the reason why there is none."""
     keys = values.drop_null()
-    if pa.types.is_floating(keys.type) and pc.any(pc.is_nan(keys)).as_py():
-        return f"a NaN among the keys {name} equals NaN of any bits; join it apart"
+    if pa.types.is_floating(keys.type) and pc.any(pc.or_(pc.is_nan(keys), pc.equal(keys, 0.0))).as_py():
+        return f"a zero or a NaN among the keys {name} equals others of other bits; join it apart"
     if has_old(pa.chunked_array([keys])):
         return f"keys {name} before 1901 may be of another calendar in old files; join them apart"
     if not null_safe or not values.null_count:

@@ -119,7 +119,8 @@ class SparkReader:
         listing = self.dataset.list()
         plain = self.plain(listing)
         is_plain = frame.schema == plain.schema and any(  # `sameSemantics` does not see renamed columns
-            frame.sameSemantics(self.plain(listing, columns, scheme=scheme))
+            frame.sameSemantics(self.plain(listing, columns, scheme=scheme, end=end))
+            for end in ("", "/")
             for scheme in ("file://", "", "file:")
             for columns in (schema, None)
         )
@@ -131,7 +132,7 @@ class SparkReader:
             )
 
     def plain(
-        self, listing: Mapping[str, Any], schema: StructType | None = None, *, scheme: str = "file://"
+        self, listing: Mapping[str, Any], schema: StructType | None = None, *, scheme: str = "file://", end: str = ""
     ) -> DataFrame:
         """The read that a user would write. With a schema Spark infers none, which saves a job.
 
@@ -139,6 +140,8 @@ class SparkReader:
         ----------
         scheme
             The start of a path of this machine: `/lake`, `file:/lake` and `file:///lake` are different to Spark.
+        end
+            The end of the path of a folder: `/lake/` is another one to Spark, too.
 
         Raises
         ------
@@ -147,7 +150,7 @@ class SparkReader:
         """
         reader = self.spark.read if schema is None else self.spark.read.schema(schema)
         if self.dataset.layout == "folder":
-            return reader.parquet(_spelled(url_of(self.dataset.location), scheme))
+            return reader.parquet(_spelled(url_of(self.dataset.location), scheme) + end)
         if self.dataset.layout == "files":
             reader = reader.option("basePath", url_of(self.dataset.location))
         files = [_spelled(url_of(self.dataset.absolute(path)), scheme) for path in listing]
