@@ -21,6 +21,7 @@ import pytest
 from pyspark.sql import types
 
 import zonebloom
+from tests.depth import deep_only, some
 from tests.newer import has, need
 from tests.spark import cluster
 from zonebloom.engines.spark.join.keys import check_pair
@@ -106,8 +107,8 @@ def test_only_files_that_may_hold_a_key_are_read(spark, lake):
 
 
 def test_each_type_of_key(any_spark, tmp_path):
-    actual, expected = [], []
-    for place, (of_type, (make, indexed, kind)) in enumerate(TYPES.items()):
+    types, actual, expected = some(TYPES.items(), 3), [], []
+    for place, (of_type, (make, indexed, kind)) in enumerate(types):
         folder = tmp_path / of_type
         folder.mkdir()
         for number in range(4):
@@ -121,7 +122,7 @@ def test_each_type_of_key(any_spark, tmp_path):
             frames.append(frame.selectExpr(f"{place} AS place", "string(key) AS key", "number"))
     ours, theirs = (shown(reduce(lambda frame, other: frame.unionAll(other), frames)) for frames in (actual, expected))
     assert ours == theirs
-    assert Counter(int(row[0]) for row in theirs.elements()) == dict.fromkeys(range(len(TYPES)), 3)
+    assert Counter(int(row[0]) for row in theirs.elements()) == dict.fromkeys(range(len(types)), 3)
 
 
 def test_null_safe_joins(spark, lake):
@@ -175,6 +176,7 @@ def test_a_frame_that_scans_the_data_set(any_spark, lake):
     assert shown(zb.prune_join(big, small, "key")) == shown(big.join(small, "key"))
 
 
+@deep_only
 @pytest.mark.usefixtures("few")
 def test_row_ranges_with_dates_that_spark_moves_are_sparks_to_read(spark, tmp_path):
     small, zb = small_of(spark, [0, 5, 1700]), ZoneBloom(spark)
@@ -228,6 +230,7 @@ def test_keys_that_every_zone_holds(spark, lake):
 
 @pytest.mark.parametrize(("value", "kind", "says"), [
     (NAN, "double", "NaN"),
+    (-0.0, "double", "zero"),
     (dt.date(1500, 1, 1), "date", "another calendar"),
     (dt.datetime(1850, 1, 1, tzinfo=UTC), "timestamp", "another calendar"),
 ])  # fmt: skip
@@ -236,9 +239,10 @@ def test_keys_that_the_index_cannot_evaluate(spark, tmp_path, value, kind, says)
     folder.mkdir()
     pq.write_table(pa.table({"key": [value, None], "row": [1, 2]}), folder / "a.parquet")
     zonebloom.build_index(folder, "key")
-    small = small_of(spark, [value], kind)
+    small_of(spark, [value], kind).write.parquet(str(tmp_path / "small"))
+    small = spark.read.parquet(str(tmp_path / "small"))  # Spark pushes what a filter implies to this scan, too
     zb = ZoneBloom(spark)
-    assert warned(lambda: zb.prune_join(str(folder), small, "key"), says).count() == 1
+    assert warned(lambda: zb.prune_join(str(folder), small, "key", how="left_semi"), says).count() == 1
 
 
 def test_keys_that_python_does_not_have_are_joined_by_spark(spark, tmp_path):
