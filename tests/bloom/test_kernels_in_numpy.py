@@ -7,6 +7,7 @@ import pytest
 
 import zonebloom as zb
 from tests.child import run_python
+from tests.depth import some
 from zonebloom.bloom import kernels_in_numpy as plain
 from zonebloom.bloom.kernels import row_checksums, sbbf, slices, xxh64
 from zonebloom.index.doors import build_index
@@ -101,7 +102,7 @@ except zb.ZoneBloomError as error:
 """
 
 
-@pytest.mark.parametrize(("kind", "optimize"), [("bloom", False), ("bloom", True), ("locator", False)])
+@pytest.mark.parametrize(("kind", "optimize"), some([("bloom", True), ("bloom", False), ("locator", False)], 2))
 def test_a_search_needs_no_numba(flat_lake, kind, optimize, capsys):
     users = [*flat_lake.table["user_id"].to_pylist()[:3000], "nobody"]
     index = build_index(flat_lake.root, "user_id", kind=kind, rows_per_zone=256, optimize=optimize)

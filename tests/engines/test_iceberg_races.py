@@ -154,7 +154,7 @@ def rewrite(race: Race, kind: str, keys: list[int], table: Table | None = None) 
 
 
 def test_a_rewrite_lands_on_what_others_left(race):
-    for number, (kind, rounds) in enumerate(zip(itertools.cycle(["delete", "upsert"]), some(ROUNDS, each=2))):
+    for number, (kind, rounds) in enumerate(zip(itertools.cycle(["delete", "upsert"]), some(ROUNDS, each=4))):
         race.catalog.rounds = [[*(getattr(race, name) for name in names), race.note] for names in rounds]
         if rounds == EXPIRY:
             assert not race.orphans()

@@ -24,6 +24,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
 import zonebloom as zb
+from tests.depth import some
 from tests.iceberg_log import delete_rows
 from tests.tables import catalog_in
 from zonebloom.engines import iceberg
@@ -354,7 +355,7 @@ def test_a_table_whose_partition_column_is_gone_is_refused_and_nothing_stays(cat
     assert set(root.rglob("*")) == before
 
 
-@pytest.mark.parametrize("ending", [".parquet", "-m0.avro", ".metadata.json"])
+@pytest.mark.parametrize("ending", some([".parquet", "-m0.avro", ".metadata.json"], 2))
 def test_a_store_that_refuses_a_file_is_told_and_changes_nothing(s3, tmp_path, ending):
     catalog = catalog_in(s3, tmp_path)
     table = catalog.create_table("db.t", SCHEMA)

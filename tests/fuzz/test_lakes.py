@@ -6,10 +6,10 @@ from tests.depth import IS_DEEP
 from tests.fuzz.children import run
 from tests.fuzz.lakes import SOURCES, run_case
 
-LIVES = 120
+LIVES = 60
 FIRST = 1_000_004
 """The first of the lives of files, of a Delta, an Iceberg and a Lance table."""
-LIVES_FOR_A_CHANGE = {"files": 6, "delta": 1, "iceberg": 1, "lance": 1}
+LIVES_FOR_A_CHANGE = {"files": 3, "delta": 1, "iceberg": 1, "lance": 1}
 
 
 def test_no_life_of_a_lake_loses_or_invents_a_row(tmp_path, figure):

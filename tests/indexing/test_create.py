@@ -18,6 +18,7 @@ import pytest
 import zonebloom as zb
 from tests.child import run_python
 from tests.conftest import index_of
+from tests.depth import deep_only
 from zonebloom import errors
 from zonebloom.indexing import fill as building
 
@@ -86,6 +87,7 @@ def test_strings_read_as_dictionaries_make_the_same_zones(tmp_path):
     assert tables[0].equals(tables[1])
 
 
+@deep_only
 def test_memory_of_a_build_is_bounded(tmp_path):
     """An index that is 2.5 times as large takes little more memory: file pages, which are not ours, left out."""
     script = """

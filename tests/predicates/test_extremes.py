@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 
 from tests.child import run_python
-from tests.depth import at_depth
+from tests.depth import at_depth, deep_only
 
 SECONDS = 100
 """A limit that no idle machine comes near: what it ends would take hours, or all memory."""
@@ -111,6 +111,7 @@ def test_a_long_chain_of_conditions_takes_linear_time():
     )
 
 
+@deep_only
 def test_a_scan_by_a_long_chain_takes_linear_time(tmp_path):
     in_child(
         """

@@ -16,6 +16,7 @@ import pytest
 
 import zonebloom
 from tests.conftest import make_rows
+from tests.depth import deep_only, some
 from tests.spark import faults
 from tests.spark.rows import shown
 from zonebloom.engines.spark import runner as building
@@ -57,7 +58,7 @@ def assert_same_index(built, wanted, columns=COLUMNS):
 # --- the same index ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["path", "files", "frame"])
+@pytest.mark.parametrize("source", some(["path", "files", "frame"], 2))
 def test_zones_equal_the_librarys(any_spark, make_lake, tmp_path, source):
     lake = make_lake((5000, 3000, 1, 0, 700), partition_by_day=True, row_group_size=1024, name="lake é [1] 100%")
     given = {
@@ -173,7 +174,7 @@ def test_progress_reaches_the_number_of_rows(any_spark, make_lake):
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["build_or_die", "build_twice", "build_at_the_second_attempt"])
+@pytest.mark.parametrize("fault", some(["build_twice", "build_at_the_second_attempt", "build_or_die"], 3))
 def test_a_task_that_is_run_again_changes_nothing(spark, make_lake, tmp_path, monkeypatch, fault):
     assert_survives(spark, make_lake, tmp_path, monkeypatch, fault)
 
@@ -223,6 +224,7 @@ def test_a_cancelled_build_is_an_error_of_one_line(any_spark, flat_lake, tmp_pat
         context.setLocalProperty("spark.job.description", None)
 
 
+@deep_only
 def test_a_build_in_steps_that_fails_goes_on_where_it_ended(spark, make_lake, tmp_path, monkeypatch):
     lake = make_lake((3000, 2500, 2000, 1500))
     built, wanted = tmp_path / "made", tmp_path / "wanted"

@@ -149,6 +149,7 @@ def test_executors_without_a_tables_library_are_told_so():
         unpickled(sent)
 
 
+@deep_only
 def test_the_package_can_be_sent_as_an_artifact(remote, flat_lake, tmp_path):
     remote.addArtifacts(zipped(tmp_path / "sent.zip"), pyfile=True)
     (where,) = Cluster(remote).map(faults.where_zonebloom_is, None, [None])

@@ -11,7 +11,7 @@ from tests.depth import deep_only
 from tests.fuzz.spark_lakes import SOURCES, run_case
 from tests.newer import need
 
-LIVES = 12
+LIVES = 6
 FIRST = 1_000_002
 """A life of files; those of a Delta table and of an Iceberg table follow."""
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.depth import at_depth
 from tests.spark.odd_lake import INDEXED, ROWS_PER_FILE, ROWS_PER_ZONE, UTC, native, plan_of, rows_of
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.splits import Split, narrowing_of, packed
@@ -81,7 +82,7 @@ def conditions(rows: pa.Table, count: int, seed: int) -> Iterator[str]:
 
 def test_no_condition_loses_a_row_and_many_prune(spark, odd_lake):
     everything = rows_of(plan_of(odd_lake))
-    texts = [*conditions(everything, 150, seed=1)]
+    texts = [*conditions(everything, at_depth(150), seed=1)]
     texts += [f"amount = {text}" for text in ("DOUBLE('NaN')", "0", "0.0", "DOUBLE('-0.0')", "DOUBLE('inf')")]
     texts += [f"small IN ({text}, 1.5)" for text in ("FLOAT('NaN')", "0", "FLOAT('-0.0')")]
     texts += [

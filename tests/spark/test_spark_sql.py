@@ -236,7 +236,7 @@ def test_a_query_has_the_rows_of_spark_and_its_scans_are_pruned(any_spark, table
     zb, scans = ZoneBloom(any_spark), []
     read = queries._read
     monkeypatch.setattr(queries, "_read", lambda *scan: scans.append(scan) or read(*scan))
-    for text, pruned in some(PRUNED.items(), each=2):
+    for text, pruned in some(PRUNED.items(), each=5):
         scans.clear()
         args = {"u": "0-7"} if ":u" in text else None
         actual, expected = zb.sql(text, args), any_spark.sql(text, args)
