@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -73,6 +74,15 @@ def test_every_link_resolves(page: Path) -> None:
         if not target.exists() or link["anchor"] not in targets:
             lost.append(link[0])
     assert lost == []
+
+
+@pytest.mark.parametrize("page", [*sorted(DOCS.glob("how-to/*.md")), DOCS / "tutorial.md"], ids=lambda page: page.stem)
+def test_every_page_installs_what_it_uses_in_the_versions_of_the_package(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert re.search(r"pip install (--no-deps )?[\".]", text)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    for extra, version in re.findall(r'pip install "\.\[(\w+)]"`\. \w+ ([\d.]+) or newer', text):
+        assert extras[extra][0].endswith(f">={version}")
 
 
 def test_every_page_is_in_the_navigation_and_in_llms_txt() -> None:
