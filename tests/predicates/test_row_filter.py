@@ -359,10 +359,23 @@ def test_functions_and_casts_are_evaluated():
     assert outcomes(table, "abs(i) = 1 OR -i = -3") == [True, False, True, None]
     assert outcomes(table, "coalesce(i, 7) = 7") == [False, False, False, True]
     assert outcomes(table, "CAST(i AS VARCHAR) = '2'") == [False, True, False, None]
+    instants = pa.table({"z": pa.array([1_800_000_000, 84_600_000_000], pa.timestamp("us", "Europe/Paris"))})
+    assert outcomes(instants, "CAST(z AS DATE) = DATE '1970-01-01'") == [True, True], "in UTC, as DuckDB by default"
     assert outcomes(table, "i = length(s)") == [False, True, False, None]
     assert outcomes(table, "lower(s) IS NULL") == [False, False, False, True]
     assert outcomes(table, "1 = 1") == [True] * 4
     assert outcomes(table, "TRUE AND s IS NULL") == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "of_type"),
+    [("256", "DECIMAL(38, 38)"), ("34028236692093846346337460743176821145.7", "DECIMAL(9, 2)"), ("0xffff", "SMALLINT")],
+)
+def test_a_column_of_numerals_that_pyarrow_would_wrap_is_refused(text, of_type):
+    table = pa.table({"s": ["0", text]})
+    expression = to_expression(parse_predicate(f"CAST(s AS {of_type}) < 1"), table.schema)
+    with pytest.raises(pa.ArrowInvalid):
+        table.filter(expression)
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ def containers(keys: pa.Array):
         yield "deque", deque(plain)
         yield "objects of NumPy", np.array([*plain, None], object)[:-1]
         yield "objects of pandas", pd.Series(plain, dtype=object)
+        yield "objects of Polars", pl.Series(plain, dtype=pl.Object)
     if isinstance(keys.type, pa.BaseExtensionType):
         return
     yield "dictionary", keys.dictionary_encode()
@@ -210,6 +211,7 @@ DOORS = {
         ("int64", "12", "an array or a list of values, got '12'"),
         ("int64", 12, "an array or a list of values, got 12"),
         ("int64", {"a": 1}, "an array or a list of values, got {'a': 1}"),
+        ("bytes of 16", np.array([b"a", b"b" * 16]), r"16 bytes each, as NumPy drops zeros .*, got dtype \|S16"),
         ("int64", ["x"], "column int64 holds int64, got the text 'x'"),
         ("int64", pd.Series(pd.period_range("2020", periods=2)), "column int64 holds int64, got"),
         ("int64", pd.Series(pd.period_range("2020", periods=2)).astype("category"), "column int64 holds int64, got"),

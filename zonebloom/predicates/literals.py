@@ -137,17 +137,17 @@ def collected(values: Any) -> pa.Array | list[Any]:
 
 def _array_of(values: Any) -> pa.Array | None:
     """`values` as an Arrow array; None if they are a collection of objects."""
-    if isinstance(values, (list, tuple, set, frozenset)):
-        return None
+    if isinstance(values, (list, tuple, set, frozenset)) or str(getattr(values, "dtype", "")).lower() == "object":
+        return None  # Polars exports the addresses of objects
     if isinstance(values, np.ndarray):
-        return None if values.dtype == np.dtype(object) else from_numpy_array(values)
+        return from_numpy_array(values)
     if _is_of_pandas(values) and hasattr(values, "dtype"):
         if hasattr(values.dtype, "categories"):  # pyarrow 24 drops their zone
             categories, codes = _array_of(values.dtype.categories), np.asarray(getattr(values, "cat", values).codes)
             indices = pa.array(codes, mask=codes < 0)
             return None if categories is None else pa.DictionaryArray.from_arrays(indices, categories)
-        array = None if values.dtype == np.dtype(object) else _decoded(pa.array(values))
-        return None if array is None or _is_of_pandas(array.type) else array  # a period is no integer
+        array = _decoded(pa.array(values))
+        return None if _is_of_pandas(array.type) else array  # a period is no integer
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return _decoded(values)
     if hasattr(values, "__arrow_c_stream__"):
@@ -190,8 +190,14 @@ def from_numpy_array(values: NDArray[Any]) -> pa.Array:
     Raises
     ------
     PredicateError
-        A moment or span is beyond the units of Arrow.
+        A moment or span is beyond the units of Arrow, or NumPy has dropped zeros at the end of bytes.
     """
+    if values.dtype.kind == "S" and (np.char.str_len(values) < values.dtype.itemsize).any():
+        raise PredicateError(
+            f"values must have {values.dtype.itemsize} bytes each, as NumPy drops zeros at their end",
+            got=f"dtype {values.dtype}",
+            do="use dtype object",
+        )
     if values.dtype.kind not in "mM":
         return pa.array(values, from_pandas=False)
     unit = np.datetime_data(values.dtype)[0]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from zonebloom.bloom.hashing import column_path, resolve_column
-from zonebloom.ground.arrow import from_values, is_bytes, is_narrow_decimal
+from zonebloom.ground.arrow import from_values, is_bytes, is_narrow_decimal, is_text
 from zonebloom.ground.errors import PredicateError, first_line
 from zonebloom.predicates.sql_writer import term_sql
 from zonebloom.predicates.terms import CastTerm, LiteralTerm, Term
@@ -27,6 +27,7 @@ else:
 
 _CRASHING_NUMERAL = r"[eE][+-]?0*[1-9][0-9]{2}|\.[0-9]{100}"
 """Numerals for which pyarrow 26 reads beyond its table of powers of ten and crashes. They raise an error instead."""
+_MOST_DIGITS = 76
 _KERNELS = {
     "abs": "abs",
     "coalesce": "coalesce",
@@ -89,8 +90,13 @@ def _cast(term: CastTerm, child: Operand) -> pc.Expression:
     if isinstance(child.type, pa.UuidType) and not isinstance(term.type, pa.UuidType):
         raise PredicateError("a UUID must be compared with a UUID's text, uncast", got=term_sql(term))
     source = child.expression
-    if pa.types.is_decimal(term.type) and (pa.types.is_string(child.type) or pa.types.is_large_string(child.type)):
+    if is_text(child.type) and pa.types.is_integer(term.type):
+        source = pc.replace_substring_regex(source, "[xX]", "?")  # 0xff would be -1
+    elif is_text(child.type) and pa.types.is_decimal(term.type):
         source = pc.replace_substring_regex(source, _CRASHING_NUMERAL, "?")
+        source = source.cast(pa.decimal256(_MOST_DIGITS, term.type.scale))  # 128 bits would wrap
+    elif pa.types.is_timestamp(child.type) and child.type.tz and not pa.types.is_timestamp(term.type):
+        source = source.cast(pa.timestamp(child.type.unit, "UTC"))
     return source.cast(term.type)
 
 

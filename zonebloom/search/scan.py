@@ -402,7 +402,7 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str)
     try:
         converted = column.cast(wanted)
         is_same = not some_leaf(is_unchecked, column.type, wanted) or _has_values_of(column, converted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise DataFileError(f"{message}: {error}") from error
     if not is_same:
         raise DataFileError(f"{message}, which has not all of its values")
