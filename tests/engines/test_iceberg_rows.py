@@ -23,7 +23,11 @@ REFUSED = {
     "a decimal for a float": (pa.array([Decimal(16777217)]), pa.float32(), "got Decimal('16777217') for v, a float"),
     "a number for a truth": (pa.array([1, 5]), pa.bool_(), "got 5 for v, a bool"),
     "a double beyond floats": (pa.array([float("inf"), 1e300]), pa.float32(), "got 1e+300 for v, a float"),
-    "a text for a number": (pa.array(["0xff"]), pa.int32(), "got string for v, a int32"),
+    "a text beyond doubles": (pa.array(["1", "1e400"]), pa.float64(), "got '1e400' for v, a double"),
+    "a text beyond floats": (pa.array(["1e300"]), pa.float32(), "got 1e+300 for v, a float"),
+    "a text of hex digits": (pa.array(["0xff"]), pa.int32(), "got '0xff' for v, a int32"),
+    "a text beyond decimals": (pa.array(["256"]), pa.decimal128(38, 38), "got '256' for v, a decimal128(38, 38)"),
+    "a text for a number in a list": (pa.array([["1"]]), pa.list_(pa.int32()), "got list<item: string> for v, a list"),
     "a local time for an instant": (pa.array([NOON]), pa.timestamp("us", "UTC"), "for v, a timestamp[us, tz=UTC]"),
     "an instant for a local time": (pa.array([INSTANT]), pa.timestamp("us"), "for v, a timestamp[us]"),
     "nanoseconds": (pa.array([1], pa.timestamp("ns")), pa.timestamp("us"), "got for v, a timestamp[us]"),
@@ -45,7 +49,6 @@ REFUSED = {
         "got 5 for v.entries.value, a bool",
     ),
     "null in a list of required": (pa.array([[1, None]]), pa.list_(REQUIRED), "a value of v.element everywhere"),
-    "a text for a decimal": (pa.array(["1"]), pa.decimal128(9, 2), "got string for v, a decimal128(9, 2)"),
     "a number for a time": (pa.array([5]), pa.timestamp("us"), "got int64 for v, a timestamp[us]"),
     "an integer's decimal for a fraction": (
         pa.array([Decimal(256)]),
@@ -55,6 +58,8 @@ REFUSED = {
     "a list for a number": (pa.array([[1]]), pa.int64(), "got for v, a int64"),
 }
 TAKEN = {
+    "text for a number": (pa.array(["01", None]).dictionary_encode(), pa.int64(), [1, None]),
+    "text for a float": (pa.array(["0.5"]), pa.float32(), [0.5]),
     "null for a struct with a required field": (
         pa.array([None, [None, {"element": 1}]]),
         pa.list_(pa.struct([REQUIRED])),

@@ -187,8 +187,8 @@ def test_a_timestamp_that_python_does_not_have_is_no_literal(tmp_path):
 OF_OTHER_KINDS = {
     "date": (pa.array([dt.date(2020, 1, 1)]), pa.array([dt.datetime(2020, 1, 2, 5)])),  # noqa: DTZ001 - local
     "boolean": (pa.array([True]), pa.array([5])),
-    "number": (pa.array([1]), pa.array(["007"])),
     "decimal": (pa.array([Decimal("1.50")]), pa.array([0.126])),
+    "number": (pa.array([1]), pa.array(["007"])),
 }
 """A column of a lake, and of a file that came since; pyarrow casts the second to the first, with other values."""
 

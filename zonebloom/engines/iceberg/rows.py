@@ -11,8 +11,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.ground.arrow import misreads, plain_array, python_value, some_leaf
+from zonebloom.ground.arrow import is_number, is_text, misreads, plain_array, python_value, some_leaf, unwrapped
 from zonebloom.ground.errors import InvalidArgumentError, first_line
+from zonebloom.predicates.coerce import value_of
 from zonebloom.search.scan import is_unchecked
 
 _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
@@ -39,6 +40,8 @@ def as_declared(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def _converted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     wanted = column.type if _LARGE.get(column.type) == field.type else field.type
     chunks = []
+    if is_text(unwrapped(column.type)) and is_number(wanted):
+        column = _numbers(column, wanted, field.name)
     if some_leaf(misreads, column.type, wanted):
         raise InvalidArgumentError(
             "rows must convert to the types of the table", got=f"{column.type} for {field.name}, a {wanted}"
@@ -54,6 +57,19 @@ def _converted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
                 "rows must convert to the types of the table", got=f"for {field.name}, a {wanted}: {first_line(error)}"
             ) from error
     return pa.chunked_array(chunks, wanted)
+
+
+def _numbers(column: pa.ChunkedArray, wanted: pa.DataType, name: str) -> pa.ChunkedArray:
+    """The numbers that texts spell, floats as doubles."""
+    kind, numbers = pa.float64() if pa.types.is_floating(wanted) else wanted, []
+    for text in column.to_pylist():
+        try:
+            numbers.append(None if text is None else value_of(text, kind).as_py())
+        except ValueError:
+            raise InvalidArgumentError(
+                "rows must convert to the types of the table", got=f"{text!r:.80} for {name}, a {wanted}"
+            ) from None
+    return pa.chunked_array([pa.array(numbers, kind)])
 
 
 def _check(name: str, before: pa.Array, after: pa.Array, *, is_required: bool) -> None:
