@@ -1,8 +1,8 @@
 """How deep the suite goes: as a change needs (`make test`), or in full where `ZONEBLOOM_DEPTH=deep` (`make test-deep`).
 
-The properties are the same at both depths, but for some that need a cluster (`deep_only`); the number of examples,
-lives, kills and sessions differs. `make test-deep` runs just the tests whose depth differs: they have the mark `deep`,
-which `deeper_names` finds in the source.
+The properties are the same at both depths, but for some that need a cluster, long waits or settings that few have
+(`deep_only`); the number of examples, lives, kills and sessions differs. `make test-deep` runs just the tests whose
+depth differs: they have the mark `deep`, which `deeper_names` finds in the source.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import zonebloom as zb
 from zonebloom.errors import DataFileError, InvalidArgumentError, PredicateError
-from zonebloom.search.scan import rows_at
+from zonebloom.search.scan import _as_type, rows_at
 
 # --- predicates, with an oracle -------------------------------------------------------------------------------------
 
@@ -129,6 +132,32 @@ def test_values_that_another_type_would_cut_are_an_error(tmp_path, taken, kept, 
     if not is_nested:  # one NaN is not another, so such a struct is refused too
         pq.write_table(table(kept), tmp_path / "lake/part-1.parquet")
         assert index.to_table("k = 1")["c"][1] == kept.cast(taken.type)[0]
+
+
+NUMBERS = [
+    *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
+    *(pa.float16(), pa.float32(), pa.float64(), pa.decimal32(9, 0), pa.decimal32(5, 2), pa.decimal64(18, 2)),
+    *(pa.decimal128(38, 38), pa.decimal128(30, 10), pa.decimal256(76, 0), pa.decimal256(76, 40)),
+]
+
+
+@given(*[st.sampled_from(NUMBERS)] * 2, st.integers(-(2**70), 2**70) | st.integers(-70_000, 70_000))
+def test_a_number_is_read_as_the_same_number_or_refused(held, wanted, number):
+    if pa.types.is_decimal(held):
+        digits = tuple(map(int, str(abs(number) % 10**held.precision)))
+        values = pa.array([Decimal((number < 0, digits, -held.scale))], held)
+    elif pa.types.is_integer(held):
+        values = pa.array([number % 2**held.bit_width], pa.uint64()).view(pa.int64()).cast(held, safe=False)
+    else:
+        values = pa.array([held.to_pandas_dtype()(number % 60_000 / 8)], held)
+    try:
+        read = _as_type(pa.chunked_array([values]), wanted, "c", "a.parquet")
+    except DataFileError:
+        return
+    assert read.type == wanted
+    before, after = Fraction(values[0].as_py()), Fraction(read[0].as_py())
+    is_nearest = pa.types.is_decimal(held) and pa.types.is_floating(wanted)  # a float that is printed as the decimal
+    assert round(after * 10**held.scale) == before * 10**held.scale if is_nearest else after == before
 
 
 @pytest.mark.parametrize(
