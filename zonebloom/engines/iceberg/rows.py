@@ -8,12 +8,14 @@ Design: docs/design/engines.md#upsert-values
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.ground.arrow import is_number, is_text, misreads, plain_array, python_value, some_leaf, unwrapped
 from zonebloom.ground.errors import InvalidArgumentError, first_line
-from zonebloom.predicates.coerce import value_of
+from zonebloom.predicates.coerce import fit_each
+from zonebloom.predicates.literals import null_mask
 from zonebloom.search.scan import is_unchecked
 
 _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
@@ -61,15 +63,17 @@ def _converted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 def _numbers(column: pa.ChunkedArray, wanted: pa.DataType, name: str) -> pa.ChunkedArray:
     """The numbers that texts spell, floats as doubles."""
-    kind, numbers = pa.float64() if pa.types.is_floating(wanted) else wanted, []
-    for text in column.to_pylist():
-        try:
-            numbers.append(None if text is None else value_of(text, kind).as_py())
-        except ValueError:
-            raise InvalidArgumentError(
-                "rows must convert to the types of the table", got=f"{text!r:.80} for {name}, a {wanted}"
-            ) from None
-    return pa.chunked_array([pa.array(numbers, kind)])
+    texts = plain_array(column.combine_chunks())
+    fit = fit_each(texts, pa.float64() if pa.types.is_floating(wanted) else wanted)
+    places = np.full(len(texts), -1)
+    places[fit.slots] = np.arange(len(fit.slots))
+    misses = np.flatnonzero((places < 0) & ~null_mask(texts))
+    if len(misses):
+        text = texts[misses[0]].as_py()
+        raise InvalidArgumentError(
+            "rows must convert to the types of the table", got=f"{text!r:.80} for {name}, a {wanted}"
+        )
+    return pa.chunked_array([fit.values.take(pa.array(places, mask=places < 0))])
 
 
 def _check(name: str, before: pa.Array, after: pa.Array, *, is_required: bool) -> None:
