@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -177,6 +178,27 @@ def test_types_that_pyarrow_casts_without_their_values_are_an_error(tmp_path, va
     pq.write_table(pa.table({"k": [1], "c": newer}), tmp_path / "lake/part-1.parquet")
     with pytest.raises(DataFileError, match="must convert to the data set's type"):
         index.to_table("k = 1")
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+@pytest.mark.parametrize("year", [2262, 9999])
+def test_times_of_int96_are_right_or_an_error(tmp_path, is_nested, year):
+    """pyarrow 26 reads them in nanoseconds, and 9999-12-31, with which Spark's users mean no end, as a day of 1816."""
+    far = dt.datetime(year, 1, 1)  # noqa: DTZ001 - local
+    times = pa.array([far, dt.datetime(2020, 1, 1)], pa.timestamp("us"))  # noqa: DTZ001 - local
+    nested = pa.StructArray.from_arrays([times], ["t"])
+    rows = pa.table({"k": range(2), "c": nested if is_nested else times})
+    (tmp_path / "lake").mkdir()
+    pq.write_table(rows, tmp_path / "lake/a.parquet", use_deprecated_int96_timestamps=True)
+    index = zb.build_index(tmp_path / "lake", "k", rows_per_zone=1)
+    if year == 2262:
+        assert pd.Timestamp(index.to_table("k = 0").flatten().column(1)[0].as_py()) == far
+        return
+    for column in ("k", "c.t" if is_nested else "c"):
+        with pytest.raises(DataFileError, match="times of INT96 in column c of .* must lie from 1677 to 2262"):
+            index.to_table("k >= 0") if column == "k" else zb.build_index(
+                tmp_path / "lake", column, index=tmp_path / "i"
+            )
 
 
 def test_one_column_of_two_types_leaves_the_other_columns_alone(tmp_path):

@@ -13,7 +13,7 @@ from zonebloom.formats.parquet.described_file import DescribedFile
 from zonebloom.formats.parquet.row_groups import DICTIONARY_OFFSET, ENCODINGS, NUM_VALUES, UNCOMPRESSED_BYTES
 from zonebloom.ground.arrow import from_numpy, without_views
 from zonebloom.ground.arrow import parquet as pq
-from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
+from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.ranges import coalesced
 from zonebloom.stores.store import ROUND_BYTES
@@ -76,7 +76,7 @@ class DataFile(DescribedFile):
         alone = [leaf for name in columns if (leaf := self._leaf(name)) is not None]
         dictionaries = [leaf for leaf in alone if self._is_dictionary(leaf)]
         self._will_need(groups, leaves)
-        reader = self._reader(dictionaries)
+        reader = self._reader(dictionaries, self._int96_unit)
         row_bytes = sum(4 if leaf in dictionaries else self._value_bytes(leaf) for leaf in leaves)
         batch_rows = max(_MIN_BATCH_ROWS, min(_BATCH_BYTES // row_bytes, _MAX_BATCH_ROWS))
         rows_before_last = sum(self.row_group_rows[number] for number in groups[:-1])
@@ -89,6 +89,8 @@ class DataFile(DescribedFile):
             held = 0
             for batch in reader.iter_batches(rows, run, leaves, use_threads=False) if run else ():
                 held += batch.num_rows
+                if self._int96_unit == "ns":
+                    self._check_times(batch, run)
                 yield batch
             self._check_held(held, run)
 
@@ -198,7 +200,29 @@ class DataFile(DescribedFile):
         fields = [
             self.schema.field(name).with_type(column.type) for name, column in zip(present, columns_read, strict=True)
         ]
-        return pa.table(columns_read, schema=pa.schema(fields))
+        table = pa.table(columns_read, schema=pa.schema(fields))
+        if int96_unit == "ns":
+            self._check_times(table, [group])
+        return table
+
+    def _check_times(self, read: pa.Table | pa.RecordBatch, groups: Sequence[int]) -> None:
+        """Raise if nanoseconds of INT96 have wrapped: they end in the year 2262, and pyarrow 26 gives no error.
+
+        A wrap adds 616 ns. So whole microseconds, as Spark writes them, have not wrapped; other times are read again.
+        """
+        for name in self.int96_columns.intersection(read.schema.names):
+            if pa.types.is_timestamp(read[name].type) and _is_whole(read[name]):
+                continue
+            with self._decoding([name]):
+                micros = self._reader([], "us").read_row_groups(groups, self._leaves([name]), use_threads=False)
+            try:
+                micros.column(0).cast(self.schema.field(name).type)
+            except pa.ArrowInvalid as error:
+                raise DataFileError(
+                    f"times of INT96 in column {name} of data file {self._path} must lie from 1677 to 2262",
+                    got=first_line(error),
+                    do="write them as TIMESTAMP_MICROS",
+                ) from error
 
     def _read_row_group(self, number: int, columns: Sequence[str], int96_unit: str) -> pa.Table:
         leaves = self._leaves(columns)
@@ -268,6 +292,15 @@ def open_parquet(
             do="search or scan its index",
         )
     return file
+
+
+def _is_whole(nanos: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether all are whole microseconds."""
+    try:
+        nanos.cast(pa.timestamp("us", nanos.type.tz))
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _at(values: pa.ChunkedArray, positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> pa.ChunkedArray:
