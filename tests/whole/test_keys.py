@@ -9,6 +9,7 @@ import datetime as dt
 import uuid
 from collections import deque
 from decimal import Decimal
+from fractions import Fraction
 from functools import reduce
 from operator import and_, or_
 
@@ -212,6 +213,8 @@ DOORS = {
         ("int64", 12, "an array or a list of values, got 12"),
         ("int64", {"a": 1}, "an array or a list of values, got {'a': 1}"),
         ("bytes of 16", np.array([b"a", b"b" * 16]), r"16 bytes each, as NumPy drops zeros .*, got dtype \|S16"),
+        ("bytes of 16", pd.array([b"a", b"b" * 16], dtype="S16"), r"16 bytes each, as NumPy drops zeros"),
+        ("int64", [Fraction(1)], r"an int, a float or a Decimal, got Fraction\(1, 1\)"),
         ("int64", ["x"], "column int64 holds int64, got the text 'x'"),
         ("int64", pd.Series(pd.period_range("2020", periods=2)), "column int64 holds int64, got"),
         ("int64", pd.Series(pd.period_range("2020", periods=2)).astype("category"), "column int64 holds int64, got"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import numbers
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _PLAIN = frozenset({int, str, bytes, float, bool, type(None), decimal.Decimal, dt.date, dt.datetime, uuid.UUID})
 """Types whose values are taken as they are."""
+_NUMBERS = (int, float, decimal.Decimal, np.number)
 _ENCODED = (pa.DictionaryScalar, pa.RunEndEncodedScalar)
 _SCALARS = (str, bytes, bytearray, memoryview, Mapping, pa.Scalar, np.generic)
 """Types that can be iterated but are not collections of values."""
@@ -41,7 +43,8 @@ def literal(value: Any) -> Any:
     Raises
     ------
     PredicateError
-        A time of day has a zone, or a moment of NumPy has a unit that Arrow cannot express.
+        A time of day has a zone, a moment of NumPy has a unit that Arrow cannot express, or a number is of a type that
+        neither Arrow nor we convert without a loss, such as a Fraction.
     """
     if type(value) in _PLAIN:
         return value
@@ -57,6 +60,8 @@ def literal(value: Any) -> Any:
         raise PredicateError("a time of day must have no zone", got=value)
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return from_numpy_array(np.array([value]))[0]
+    if isinstance(value, numbers.Number) and not isinstance(value, _NUMBERS):
+        raise PredicateError("a number must be an int, a float or a Decimal", got=f"{value!r:.80}")
     return value
 
 
@@ -139,8 +144,8 @@ def _array_of(values: Any) -> pa.Array | None:
     """`values` as an Arrow array; None if they are a collection of objects."""
     if isinstance(values, (list, tuple, set, frozenset)) or str(getattr(values, "dtype", "")).lower() == "object":
         return None  # Polars exports the addresses of objects
-    if isinstance(values, np.ndarray):
-        return from_numpy_array(values)
+    if isinstance(values, np.ndarray) or getattr(getattr(values, "dtype", None), "kind", "") == "S":
+        return from_numpy_array(np.asarray(values))
     if _is_of_pandas(values) and hasattr(values, "dtype"):
         if hasattr(values.dtype, "categories"):  # pyarrow 24 drops their zone
             categories, codes = _array_of(values.dtype.categories), np.asarray(getattr(values, "cat", values).codes)
