@@ -169,6 +169,16 @@ def test_a_lake_whose_table_is_altered_is_read_as_spark_reads_it(any_spark, tabl
         lake.where(condition, method="driver")
 
 
+def test_a_table_some_of_whose_files_have_just_gone_is_sparks_to_read(any_spark, table, tmp_path):
+    """So it is while INSERT OVERWRITE replaces them."""
+    root = files_of_days(tmp_path / "replaced", 1, 2)
+    table("replaced", "u STRING, r BIGINT, day INT", "PARTITIONED BY (day)", root, "MSCK REPAIR TABLE replaced")
+    lake = ZoneBloom(any_spark).read("replaced")
+    assert lake.prepare("u = '1-7'").method == "driver"
+    (root / "day=2/a.parquet").unlink()  # Spark has listed it
+    assert lake.prepare("u = '1-7'").method == "plain"
+
+
 def test_what_is_read_is_not_overwritten(any_spark, table, tmp_path):
     root = tmp_path / "kept"
     write(root / "a.parquet", u=[f"1-{row}" for row in range(ROWS)], r=range(ROWS))

@@ -211,7 +211,7 @@ class Lake:
             return self
         try:
             lake = self.resolve()
-        except (IndexNotFoundError, InvalidArgumentError) as error:
+        except (DataFileError, IndexNotFoundError, InvalidArgumentError) as error:  # the first while it is overwritten
             lake, former = copy(self), cast("CatalogTable", self.table)
             lake.table = replace(former, frame=self.spark.table(former.name), problem=str(error))
             lake._reader = SparkReader(self.spark, cast("ParquetDataset", self._index.data), lake.table)  # noqa: SLF001 - of its class
