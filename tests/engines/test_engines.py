@@ -538,6 +538,13 @@ def test_more_files_than_are_read_apart(tmp_path):
     assert relation(duckdb.connect(), index, "id = 7").aggregate("count(*)").fetchall() == [(71,)]
 
 
+def test_a_semi_join_by_one_of_two_columns_that_differ_in_case(tmp_path):
+    pq.write_table(pa.table({"k": [1, 2, 3], "K": [4, 1, 6]}), tmp_path / "a.parquet")
+    index, connection = zb.build_index(tmp_path, ["k", "K"]), duckdb.connect()
+    for column, expected in (("k", (1, 4)), ("K", (2, 1))):
+        assert semi_join(connection, index, column, connection.sql("SELECT 1")).fetchall() == [expected]
+
+
 def test_a_column_without_a_name(tmp_path):
     pq.write_table(pa.table({"": range(100), "id": range(100)}), tmp_path / "a.parquet")
     index = zb.build_index(tmp_path, "id", index=tmp_path / "_index", rows_per_zone=8)

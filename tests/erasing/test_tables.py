@@ -343,7 +343,7 @@ def test_a_delta_table_with_letters_beyond_ascii_in_its_paths_stays_as_it_is(tmp
     log = root / "_delta_log" / f"{0:020d}.json"
     log.write_text(log.read_text().replace("p=Z%25C3%25BCrich", "p=Zürich"))
     zb.build_index(root, "k", rows_per_zone=10)
-    with pytest.raises(DataFileError, match=r"no path .* deltalake changes .*got p=Zürich/part-.*; delete with the"):
+    with pytest.raises(DataFileError, match=r"path .* deltalake changes .*got p=Zürich/part-.*; delete with the"):
         zb.erase(root, "k", [1])
     assert DeltaTable(root).to_pyarrow_table()["k"].to_pylist() == [1, 2, 3]
 

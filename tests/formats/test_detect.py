@@ -287,6 +287,7 @@ def test_a_pyarrow_dataset_of_other_files_is_refused(tmp_path):
 def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
     pq.write_table(pa.table({"id": range(10)}), tmp_path / "a.parquet", row_group_size=5)
     path, dataset = tmp_path / "a.parquet", pads.dataset(tmp_path / "a.parquet")
+    pq.write_to_dataset(pa.table({"id": [1], "year": [2020]}), tmp_path / "by", partitioning=["year"])
     (whole,) = dataset.get_fragments()
     groups = [whole.subset(row_group_ids=[1])]
     ours = zb.build_index(path, "id", index=tmp_path / "own").dataset()
@@ -298,6 +299,7 @@ def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
         (dataset.filter(pc.field("id") > 5), "no filter"),
         (ours.filter(pc.field("id") > 5), "no filter"),
         (pads.FileSystemDataset(groups, dataset.schema, dataset.format), "of whole files"),
+        (pads.dataset(tmp_path / "by", partitioning=["year"]), "no partitions but those of key=value folders"),
     ):
         with pytest.raises(InvalidArgumentError, match=problem):
             zb.build_index(source, "id", index=tmp_path / "index")

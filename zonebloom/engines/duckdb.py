@@ -156,10 +156,11 @@ def semi_join(
     index = _opened(source, storage_options)
     view = index.view()
     field = resolve_column(view.schema, column)
-    name = _quoted(column) if column in view.schema.names else ".".join(map(_quoted, column.split(".")))
     is_native = _is_native(view)
     rowless = view.schema.empty_table()
     columns = _read_natively(connection, view, RowSelection.empty()) if is_native else connection.from_arrow(rowless)
+    owns = dict(zip(view.schema.names, columns.columns, strict=True))  # of `k` and `K` DuckDB calls the second `K_1`
+    name = _quoted(owns[column]) if column in owns else ".".join(map(_quoted, column.split(".")))
     kind = columns.select(name).types[0]
     cast = keys.select(f"{_quoted(keys.columns[0])}::{kind} AS key").filter("key IS NOT NULL").distinct()
     values = cast.to_arrow_table()

@@ -201,6 +201,13 @@ def _of_pyarrow(dataset: Any, *, as_files: bool) -> ParquetDataset:
             got=dataset.filesystem.type_name,
             do="give the URL of the folder, or a list of URLs, and storage_options",
         )
+    is_hive = type(dataset.partitioning).__name__ == "HivePartitioning"
+    if not is_hive and any(str(fragment.partition_expression) != "true" for fragment in dataset.get_fragments()):
+        raise InvalidArgumentError(
+            "a pyarrow Dataset must have no partitions but those of key=value folders",
+            got=f"a {type(dataset.partitioning).__name__}",
+            do="write the files to such folders",
+        )
     if any(map(_is_cut, dataset.get_fragments())):
         raise InvalidArgumentError(
             "a pyarrow Dataset must be of whole files, since an index is",
