@@ -43,6 +43,7 @@ class DescribedFile:
         int96_unit: Literal["ns", "us"] = "ns",
     ) -> None:
         self._int96_unit = int96_unit
+        self._sound_times: set[tuple[int, str]] = set()  # row groups and columns of INT96 that have not wrapped
         self.fingerprint: Fingerprint = logged or source.fingerprint
         """The fingerprint of the version that is read; for a file of a table the log's."""
         self._source = source

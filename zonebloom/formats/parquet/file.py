@@ -211,10 +211,11 @@ class DataFile(DescribedFile):
         A wrap adds 616 ns. So whole microseconds, as Spark writes them, have not wrapped; other times are read again.
         """
         for name in self.int96_columns.intersection(read.schema.names):
-            if pa.types.is_timestamp(read[name].type) and _is_whole(read[name]):
+            others = [number for number in groups if (number, name) not in self._sound_times]
+            if not others or (pa.types.is_timestamp(read[name].type) and _is_whole(read[name])):
                 continue
             with self._decoding([name]):
-                micros = self._reader([], "us").read_row_groups(groups, self._leaves([name]), use_threads=False)
+                micros = self._reader([], "us").read_row_groups(others, self._leaves([name]), use_threads=False)
             try:
                 micros.column(0).cast(self.schema.field(name).type)
             except pa.ArrowInvalid as error:
@@ -223,6 +224,7 @@ class DataFile(DescribedFile):
                     got=first_line(error),
                     do="write them as TIMESTAMP_MICROS",
                 ) from error
+            self._sound_times.update((number, name) for number in others)
 
     def _read_row_group(self, number: int, columns: Sequence[str], int96_unit: str) -> pa.Table:
         leaves = self._leaves(columns)
