@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.newer import need
 from zonebloom.errors import DataFileError, InvalidArgumentError, PredicateError
 from zonebloom.search.scan import _as_type, rows_at
 
@@ -120,6 +121,8 @@ def test_doubles_that_come_to_a_column_of_floats_are_refused_not_rounded(tmp_pat
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_values_that_another_type_would_cut_are_an_error(tmp_path, taken, kept, cut, is_nested):
     """pyarrow casts these without a word, so a row had another value than its file says."""
+    if taken.type == pa.decimal32(9, 0):
+        need("narrow_decimals_in_files")
 
     def table(values: pa.Array) -> pa.Table:
         nested = pa.StructArray.from_arrays([values, pa.array([math.nan] * len(values))], ["x", "f"])
