@@ -285,6 +285,13 @@ def test_rows_are_erased_from_a_file_with_the_longest_name(tmp_path):
     assert rows_of(root) == [8, 1]
 
 
+def test_an_integer_of_any_length_is_in_no_row(tmp_path):
+    """Python prints no integer of more than 4300 digits."""
+    root = lake_of(tmp_path, [1, 7])
+    zb.build_index(root, "k", rows_per_zone=10)
+    assert zb.erase(root, "k", [10**5000, 1]).num_rows_erased == 1
+
+
 def test_a_request_that_is_refused_leaves_its_record_free(tmp_path):
     """A lone surrogate is no text, so no row has it; the next request may have the same record."""
     root, record = lake_of(tmp_path, [1, 7]), tmp_path / "r.json"

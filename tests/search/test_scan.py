@@ -172,6 +172,7 @@ def test_a_number_is_read_as_the_same_number_or_refused(held, wanted, number):
         (pa.array(["a"]), pa.array([b"sixteen letters!"], pa.uuid())),
         (pa.array([Decimal(1)]), pa.array(["1e-9999999"])),
         (pa.array([1], pa.int8()), pa.array(["0xff"])),
+        (pa.array([[1]]), pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))),
     ],
     ids=lambda value: str(value.type),
 )
