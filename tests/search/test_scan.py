@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests.newer import need
 from zonebloom.errors import DataFileError, InvalidArgumentError, PredicateError
-from zonebloom.search.scan import _as_type, rows_at
+from zonebloom.search.file_values import as_type
+from zonebloom.search.scan import rows_at
 
 # --- predicates, with an oracle -------------------------------------------------------------------------------------
 
@@ -155,7 +156,7 @@ def test_a_number_is_read_as_the_same_number_or_refused(held, wanted, number):
     else:
         values = pa.array([held.to_pandas_dtype()(number % 60_000 / 8)], held)
     try:
-        read = _as_type(pa.chunked_array([values]), wanted, "c", "a.parquet")
+        read = as_type(pa.chunked_array([values]), wanted, "c", "a.parquet")
     except DataFileError:
         return
     assert read.type == wanted

@@ -9,10 +9,10 @@ Design: docs/design/scan.md#scan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,18 +21,7 @@ import pyarrow.compute as pc
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.ground.arrow import (
-    from_numpy,
-    is_bytes,
-    is_number,
-    is_text,
-    misreads,
-    plain_array,
-    rounds_floats,
-    some_leaf,
-    to_numpy,
-    without_views,
-)
+from zonebloom.ground.arrow import from_numpy, to_numpy, without_views
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     DataFileError,
@@ -43,10 +32,10 @@ from zonebloom.ground.errors import (
 )
 from zonebloom.ground.threads import concurrently, num_cores
 from zonebloom.predicates import Predicate
-from zonebloom.predicates.coerce import value_of
 from zonebloom.predicates.plain_matcher import plain_matcher
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.predicates.row_group_bounds import Bound, required
+from zonebloom.search.file_values import as_type, filled
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.store import ROUND_BYTES
@@ -321,40 +310,7 @@ class _Scan:
         path = task.file.path
         target = pa.schema([pa.field(name, without_views(self.view.schema.field(name).type)) for name in names])
         pairs = zip(filled(table, target, values, folders, path), target, strict=True)
-        return pa.table([_as_type(column, field.type, field.name, path) for column, field in pairs], names=list(names))
-
-
-def filled(
-    table: pa.Table, fields: Iterable[pa.Field], values: Mapping[str, Any], folders: Mapping[str, Any], path: str
-) -> list[pa.ChunkedArray]:
-    """The columns `fields` of the file at `path`: from `table`, or filled in if the file does not have them.
-
-    Parameters
-    ----------
-    values
-        Values of partition columns, as Arrow scalars or as Python values.
-    folders
-        Values of the file's `key=value` folders, for columns that only other files have; other columns are null.
-
-    Raises
-    ------
-    DataFileError
-        The value of a folder does not convert to the type of its column.
-    """
-    columns = []
-    for field in fields:
-        if field.name in values:
-            value = values[field.name]
-            value = value if isinstance(value, pa.Scalar) else pa.scalar(value, field.type)
-            columns.append(pa.chunked_array([pa.repeat(value, table.num_rows)]))
-        elif table.schema.get_field_index(field.name) >= 0:
-            columns.append(table[field.name])
-        elif field.name in folders:
-            value = _folder_value(folders[field.name], field.type, field.name, path)
-            columns.append(pa.chunked_array([pa.repeat(value, table.num_rows)]))
-        else:
-            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
-    return columns
+        return pa.table([as_type(column, field.type, field.name, path) for column, field in pairs], names=list(names))
 
 
 def rows_at(
@@ -390,58 +346,6 @@ def _compacted(table: pa.Table) -> pa.Table:
 def _narrowed(task: Task, places: NDArray[np.int64]) -> Task:
     """The task restricted to the rows at `places` among its rows."""
     return Task(task.file, task.group, *rows_at(task.starts, task.stops, places))
-
-
-def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str) -> pa.ChunkedArray:
-    if column.type == wanted:
-        return column
-    message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}"
-    for is_wrong, why in ((rounds_floats, ", whose values it would round"), (misreads, "")):
-        if some_leaf(is_wrong, column.type, wanted):
-            raise DataFileError(f"{message}{why}", do=Words.REFRESH)
-    try:
-        converted = column.cast(wanted)
-        is_same = not some_leaf(is_unchecked, column.type, wanted) or _has_values_of(column, converted)
-    except pa.ArrowException as error:
-        raise DataFileError(f"{message}: {error}") from error
-    if not is_same:
-        raise DataFileError(f"{message}, which has not all of its values")
-    return converted
-
-
-def _has_values_of(column: pa.ChunkedArray, converted: pa.ChunkedArray) -> bool:
-    """Whether `converted`, cast back, is `column`."""
-    if not len(column):
-        return True
-    before, after = (pa.chunked_array(list(map(plain_array, side.chunks))) for side in (column, converted))
-    return bool(after.cast(before.type).equals(before))
-
-
-def is_unchecked(held: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a safe cast of pyarrow 26 might change values without an error: any from one kind of type to another.
-
-    Of one kind decimals wrap, and times of day are cut.
-    """
-    t = pa.types
-    kinds = (t.is_integer, t.is_floating, is_text, is_bytes, t.is_timestamp)
-    is_one_kind = held == wanted or any(is_it(held) and is_it(wanted) for is_it in kinds)
-    is_printed_exactly = t.is_floating(held) and is_text(wanted)  # and no NaN equals the NaN that it is read as
-    return not (is_one_kind or is_printed_exactly or t.is_null(held) or is_text(held))
-
-
-def _folder_value(value: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
-    """The value of a column that is not in a file, from a folder of its path or from the log of its table.
-
-    Spec: specs/pruning.md#partition-columns
-    """
-    try:
-        if isinstance(value, str) and is_number(wanted):
-            return value_of(value, wanted)
-        return (value if isinstance(value, pa.Scalar) else pa.scalar(value, pa.string())).cast(wanted)
-    except (ValueError, pa.ArrowNotImplementedError) as error:
-        raise DataFileError(
-            f"the folder {name}={value} of {path} must be of the type {wanted} that files have", got=error
-        ) from error
 
 
 def _reopened(view: View, file: Fragment) -> Fragment:

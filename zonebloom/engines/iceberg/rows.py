@@ -16,7 +16,7 @@ from zonebloom.ground.arrow import is_number, is_text, misreads, plain_array, py
 from zonebloom.ground.errors import InvalidArgumentError, first_line
 from zonebloom.predicates.coerce import fit_each
 from zonebloom.predicates.literals import null_mask
-from zonebloom.search.scan import is_unchecked
+from zonebloom.search.file_values import is_unchecked
 
 _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 """Types that pyiceberg takes for the same; it reads a file as the types that it was written with."""
