@@ -1,6 +1,7 @@
 """The specs' pseudo-code in plain Python integers: slow, obvious, and what every kernel is compared with.
 
-Nothing here imports zonebloom. Filters are lists of blocks, blocks are lists of 8 ints, hashes are ints.
+Nothing here imports zonebloom. Filters are lists of blocks, blocks are lists of 8 ints, hashes are ints. Of hashes the reference is
+the xxhash package.
 """
 
 from __future__ import annotations
@@ -9,61 +10,10 @@ import math
 from collections.abc import Iterable, Sequence
 
 M32 = (1 << 32) - 1
-M64 = (1 << 64) - 1
-
-P1 = 0x9E3779B185EBCA87
-P2 = 0xC2B2AE3D27D4EB4F
-P3 = 0x165667B19E3779F9
-P4 = 0x85EBCA77C2B2AE63
-P5 = 0x27D4EB2F165667C5
 
 SALT = [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31]
 
 Filter = list[list[int]]
-
-
-# --- specs/xxh64.md ---------------------------------------------------------------------------------------------------
-
-
-def rotate_left(value: int, bits: int) -> int:
-    return (value << bits | value >> (64 - bits)) & M64
-
-
-def xxh64_round(accumulator: int, word: int) -> int:
-    return rotate_left((accumulator + word * P2) & M64, 31) * P1 & M64
-
-
-def xxh64(key: bytes) -> int:
-    words = len(key) // 32 * 32
-    if words:
-        accumulators = [(P1 + P2) & M64, P2, 0, -P1 & M64]
-        for start in range(0, words, 32):
-            for i in range(4):
-                word = int.from_bytes(key[start + 8 * i : start + 8 * i + 8], "little")
-                accumulators[i] = xxh64_round(accumulators[i], word)
-        hash_ = sum(rotate_left(a, bits) for a, bits in zip(accumulators, (1, 7, 12, 18), strict=True)) & M64
-        for accumulator in accumulators:
-            hash_ = ((hash_ ^ xxh64_round(0, accumulator)) * P1 + P4) & M64
-    else:
-        hash_ = P5
-    hash_ = (hash_ + len(key)) & M64
-    tail = key[words:]
-    while len(tail) >= 8:
-        hash_ ^= xxh64_round(0, int.from_bytes(tail[:8], "little"))
-        hash_ = (rotate_left(hash_, 27) * P1 + P4) & M64
-        tail = tail[8:]
-    if len(tail) >= 4:
-        hash_ ^= int.from_bytes(tail[:4], "little") * P1 & M64
-        hash_ = (rotate_left(hash_, 23) * P2 + P3) & M64
-        tail = tail[4:]
-    for byte in tail:
-        hash_ ^= byte * P5 & M64
-        hash_ = rotate_left(hash_, 11) * P1 & M64
-    hash_ ^= hash_ >> 33
-    hash_ = hash_ * P2 & M64
-    hash_ ^= hash_ >> 29
-    hash_ = hash_ * P3 & M64
-    return hash_ ^ hash_ >> 32
 
 
 # --- specs/sbbf.md ----------------------------------------------------------------------------------------------------

@@ -46,13 +46,6 @@ def test_a_selection_is_canonical_and_holds_exactly_its_ranges(given_ranges):
     assert len(selection) == len(list(selection))
 
 
-@given(ranges, st.randoms())
-def test_equal_rows_make_equal_selections(given_ranges, random):
-    pieces = [(f, row, row + 1) for f, row in rows_of_ranges(given_ranges)]
-    random.shuffle(pieces)
-    assert RowSelection.from_ranges(pieces) == RowSelection.from_ranges(given_ranges)
-
-
 @given(ranges, ranges)
 def test_set_operations_are_those_of_python_sets(left, right):
     a, b = RowSelection.from_ranges(left), RowSelection.from_ranges(right)
@@ -99,14 +92,6 @@ def test_the_last_row_of_the_last_fragment_is_a_row():
     last = RowSelection.from_ranges([(MAX_FRAGMENT_ID, 0, MAX_ROWS)])
     most = RowSelection.from_ranges([(MAX_FRAGMENT_ID, 0, MAX_ROWS - 1)])
     assert list(last - most) == [RowRange(MAX_FRAGMENT_ID, MAX_ROWS - 1, MAX_ROWS)]
-
-
-def test_arrays_describe_the_ranges():
-    selection = RowSelection.from_arrays([7, 3], np.array([5, 0], np.uint32), [9, 4])
-    assert selection.fragment_ids.tolist() == [3, 7]
-    assert selection.starts.tolist() == [0, 5]
-    assert selection.stops.tolist() == [4, 9]
-    assert {array.dtype for array in (selection.fragment_ids, selection.starts, selection.stops)} == {np.dtype("u8")}
 
 
 def test_a_selection_cannot_be_changed_through_its_arguments():
@@ -227,10 +212,3 @@ def test_kinds():
     assert Bounds(UNIVERSE, RowSelection.empty(), exact=True).kind(UNIVERSE) is Kind.EXACT
     assert Bounds.unknown(UNIVERSE).kind(UNIVERSE) is Kind.AT_MOST
     assert [str(kind) for kind in Kind] == ["exact", "at_most", "at_least"]
-
-
-def test_a_null_row_is_lost_by_no_negation():
-    """Lance's algebra would answer NOT AtLeast(S) with the complement of S; a null row of S is in neither."""
-    equals_x = Bounds.at_most(select([0, 1]), UNIVERSE)
-    assert (~~equals_x).true_rows == select([0, 1])
-    assert (~equals_x).true_rows == UNIVERSE

@@ -1,6 +1,6 @@
 """Writes the golden files of this folder: `python -m tests.vectors.make`. They are made anew when a format changes.
 
-Hashes, filters and sizes come from the plain Python of `tests.reference`; the index is zonebloom's own.
+Hashes come from xxHash, filters and sizes from the plain Python of `tests.reference`; the index is zonebloom's own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 import zonebloom as zb
 from tests import reference
@@ -55,14 +56,14 @@ def _write(name: str, value: Any) -> None:
 
 def _hashes(kind: pa.DataType, values: list[Any], inputs: list[bytes]) -> dict[str, Any]:
     rows = [
-        {"value": str(value), "input": data.hex(), "xxh64": f"{reference.xxh64(data):016x}"}
+        {"value": str(value), "input": data.hex(), "xxh64": f"{xxhash.xxh64_intdigest(data):016x}"}
         for value, data in zip(values, inputs, strict=True)
     ]
     return {"type": str(kind), "values": rows}
 
 
 def _filter(num_blocks: int, count: int) -> dict[str, Any]:
-    hashes = [reference.xxh64(number.to_bytes(8, "little")) for number in range(count)]
+    hashes = [xxhash.xxh64_intdigest(number.to_bytes(8, "little")) for number in range(count)]
     words = [word for block in reference.filter_of(hashes, num_blocks) for word in block]
     bitset = b"".join(word.to_bytes(4, "little") for word in words)
     return {"keys": f"int64 from 0 to {count - 1}", "num_keys": count, "num_blocks": num_blocks, "bitset": bitset.hex()}
