@@ -148,14 +148,6 @@ def test_all_segments_of_a_remote_column_are_asked_at_once():
     assert (keys.tolist(), addresses(reader, zones)) == ([0, 1], [0, (39 << 32) + 30])
 
 
-def test_a_locator_of_some_files_leaves_the_others_to_the_filters():
-    locator, filters = Segment(table_of(1)), Segment(table_of(0, 1, 2))
-    reader = reader_of([filters, locator], ["zones", "locator"])
-    assert addresses(reader, reader.candidates(hashes_of(5, 105, 205))) == [0, 1 << 32, 2 << 32]
-    assert (locator.num_asked, filters.num_asked) == (1, 1)
-    assert reader.contained(hashes_of(5, 105, 999), np.arange(12) >= 4).tolist() == [False, True, False]
-
-
 def test_a_segment_that_is_found_damaged_is_asked_no_more():
     locator, filters = Segment(table_of(0, 1), is_damaged=True), Segment(table_of(0, 1))
     reader = reader_of([filters, locator], ["slices", "locator"])

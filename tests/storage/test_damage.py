@@ -11,7 +11,6 @@ import json
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import threading
 import warnings
@@ -28,7 +27,7 @@ from tests.child import run_python
 from tests.conftest import flip, index_of
 from tests.depth import some
 from zonebloom.errors import CorruptIndexError, StorageError, UnsupportedFormatError, ZoneBloomError
-from zonebloom.storage.manifest import FORMAT_VERSION, commit, list_versions, read_version
+from zonebloom.storage.manifest import FORMAT_VERSION, list_versions, read_version
 from zonebloom.stores import local as local_store
 from zonebloom.stores.local import LocalStore
 
@@ -239,14 +238,6 @@ def test_threads_share_a_store_of_more_files_than_stay_open(tmp_path):
     assert entries == [[name.encode()] for name in names * 20]
 
 
-def test_a_commit_is_created_if_absent(tmp_path):
-    store = LocalStore(tmp_path)
-    assert store.create("versions/1.json", b"first")
-    assert not store.create("versions/1.json", b"second")
-    assert store.read("versions/1.json") == b"first"
-    assert names_in(tmp_path / "versions") == ["1.json"]
-
-
 def no_links(*_paths):
     """What a file system without hard links answers; mounting one takes rights that a test does not have."""
     raise OSError(errno.EPERM, os.strerror(errno.EPERM))
@@ -417,72 +408,9 @@ def test_a_full_disk_commits_nothing(flat_lake, tmp_path):
             zb.open_index(tmp_path / "index")
 
 
-def test_a_full_disk_at_the_commit_leaves_the_version_before(flat_lake):
-    index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=64)
-    store = LocalStore(index.root)
-    manifest = read_version(store, 1).following("build")
-    with full_after(64), pytest.raises(StorageError, match=r"cannot write .*0002\.json: File too large"):
-        commit(store, manifest)
-    assert names_in(index.root / "versions") == [f"{1:020d}.json"]
-    commit(store, manifest)
-    assert zb.open_index(flat_lake.root).version == 2
-
-
 def test_an_output_for_which_there_is_no_space_is_not_left(flat_lake, tmp_path, run):
     zb.build_index(flat_lake.root, "user_id")
     with full_after(1000):
         done = run("lance", "export", flat_lake.root, "--column", "user_id", "-o", tmp_path / "out.arrow")
     assert (done.code, done.err.count("\n"), done.err.startswith("zonebloom: cannot write")) == (1, 1, True)
     assert not (tmp_path / "out.arrow").exists()
-
-
-FILL = """
-import os, shutil, sys, pathlib, datetime, pyarrow.dataset as pads, zonebloom as zb
-from zonebloom.errors import StorageError
-lake, device, new = map(pathlib.Path, sys.argv[1:])
-index = zb.build_index(lake, "user_id", index=device / "index", rows_per_zone=64)
-shutil.copy(new, lake / "new.parquet")
-status = os.statvfs(device)
-filler, told = device / "filler", []
-for left in (0, 4096, 16384):
-    filler.write_bytes(bytes(os.statvfs(device).f_bavail * status.f_frsize - left))
-    for change in (
-        index.refresh,
-        lambda: index.refresh("full"),
-        index.optimize,
-        lambda: zb.build_index(lake, "amount", index=device / "index"),
-    ):
-        try:
-            change()
-        except StorageError as error:
-            told.append(str(error))
-        assert zb.open_index(device / "index").version == 1
-    found = index.to_table("user_id IS NULL OR user_id IS NOT NULL", columns=["user_id"])
-    assert found.equals(pads.dataset(lake).to_table(columns=["user_id"])), found.num_rows
-    filler.unlink()
-assert len(told) >= 8, told
-assert all("No space left on device" in one and "\\n" not in one for one in told), told
-index.vacuum(older_than=datetime.timedelta(0))
-index.refresh()
-found = zb.open_index(device / "index")
-print(found.version, found.status().num_new, found.verify(sample=1.0).is_sound)
-"""
-MOUNTED = 'mount -t tmpfs -o size=400k none "$0" && exec "$@"'
-
-
-def test_a_device_that_is_full(flat_lake, tmp_path):
-    """Linux lets whoever may make a namespace of users mount a small one."""
-    if subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine does not let its users mount file systems")
-    (device := tmp_path / "device").mkdir()
-    new = shutil.copy(flat_lake.root / flat_lake.files[0], tmp_path / "new.parquet")
-    command = ["unshare", "-Urm", "sh", "-c", MOUNTED, device, sys.executable, "-c", FILL, flat_lake.root, device, new]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["2", "0", "True"]
-
-
-def test_the_objects_of_a_whole_store_are_its_own(tmp_path):
-    store = LocalStore(tmp_path / "store")
-    assert store.create("versions/1.json", b"{}")
-    assert [*store.files("")] == [*store.files("versions")] == ["versions/1.json"]

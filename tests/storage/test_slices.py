@@ -333,17 +333,6 @@ def test_what_was_just_written_is_in_the_page_cache(tmp_path):
     assert (pages & 1).all()
 
 
-def test_a_row_of_any_group_is_read_with_one_range_each(tmp_path):
-    entry = write_slices(tmp_path, random_filters(100, 3))
-    store = LocalStore(tmp_path)
-    layout = SliceSegment(store, entry).layout
-    ranges = [(layout.offset(row), layout.stride) for row in (0, 300, 767)]
-    whole = (tmp_path / entry.path).read_bytes()
-    assert store.read_ranges(entry.path, ranges) == [whole[a : a + n] for a, n in ranges]
-    store.will_need(entry.path, ranges)
-    assert store.read_ranges(entry.path, [(len(whole) - 3, 10)]) == [whole[-3:]]
-
-
 def test_many_open_segments_do_not_exhaust_descriptors(tmp_path, monkeypatch):
     monkeypatch.setattr(local_store, "_MAX_OPEN_FILES", 3)
     entries = [write_slices(tmp_path, random_filters(9, 1, seed)) for seed in range(9)]
