@@ -122,40 +122,14 @@ def test_every_type_is_evaluable_as_a_dictionary(data_type, small, large):
         check_comparisons(pa.table({"x": column}), "x", small, large)
 
 
-@pytest.mark.parametrize(
-    ("data_type", "literal", "value"),
-    [
-        (pa.uuid(), str(UUIDS[0]), UUIDS[0].bytes),
-        (pa.uuid(), UUIDS[0], UUIDS[0].bytes),
-        (pa.date32(), "2020-01-01", dt.date(2020, 1, 1)),
-        (pa.date32(), SMALL, dt.date(2020, 1, 1)),
-        (pa.timestamp("us"), "2020-01-01 00:00:00", SMALL),
-        (pa.timestamp("s"), SMALL.date(), SMALL),
-        (pa.timestamp("us", "UTC"), "2020-01-01T02:00:00+02:00", AWARE[0]),
-        (pa.time64("us"), "01:00:00", dt.time(1)),
-        (pa.decimal128(9, 2), Decimal("1.5"), Decimal("1.50")),
-        (pa.decimal128(9, 2), 1, Decimal("1.00")),
-        (pa.decimal128(9, 2), 1.5, Decimal("1.50")),
-        (pa.int8(), 1.0, 1),
-        (pa.int8(), Decimal("1.0"), 1),
-        (pa.uint64(), np.int8(1), 1),
-        (pa.float32(), 1, 1.0),
-        (pa.string(), b"a", "a"),
-        (pa.binary(), "a", b"a"),
-    ],
-)
-def test_a_literal_is_cast_to_its_column(data_type, literal, value):
-    table = table_of([value, None], data_type)
-    assert outcomes(table, x == literal) == [True, None]
-    assert outcomes(table, x.isin([literal])) == [True, None]
-    assert outcomes(table, x <= literal) == [True, None]
-    assert outcomes(table, x < literal) == [False, None]
-
-
 # --- numbers out of range and between --------------------------------------------------------------------------------
 
 INTS = [-128, -1, 0, 1, 127, None]
-NUMBERS = [300, -300, 2**70, -(2**70), 1.5, -1.5, Decimal("0.5"), 1e300, float("inf"), float("-inf"), 127, -128, 127.5]
+ODD = [float("-inf"), -1.5, -0.0, 0.0, 1.5, float("inf"), None]
+NUMBERS = [
+    *(0, -0.0, 127, -128, 300, -300, 2**70, -(2**70), 1.5, -1.5, 127.5, Decimal("0.5"), 1e300, 2.0**53, 2.0**53 + 2),
+    *(float("inf"), float("-inf")),
+]
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=str)
@@ -164,10 +138,11 @@ NUMBERS = [300, -300, 2**70, -(2**70), 1.5, -1.5, Decimal("0.5"), 1e300, float("
     [
         (pa.int8(), INTS),
         (pa.uint8(), [0, 1, 255, None]),
-        (pa.int64(), [-(2**63), -(2**53) - 1, -1, 0, 1, 2**53 + 1, 2**63 - 1, None]),
+        (pa.int64(), [-(2**63), -(2**53) - 1, -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 1, None]),
         (pa.uint64(), [0, 1, 2**53 + 1, 2**64 - 1, None]),
         (pa.decimal128(4, 1), [Decimal("-999.9"), Decimal("-1.5"), Decimal(0), Decimal("1.5"), Decimal("999.9"), None]),
-        (pa.float64(), [float("-inf"), -1.5, -0.0, 0.0, 1.5, 1e300, float("inf"), None]),
+        *((data_type, ODD) for data_type in (pa.float16(), pa.float32())),
+        (pa.float64(), [*ODD, 1e300]),
     ],
     ids=str,
 )
@@ -183,14 +158,6 @@ def test_numbers_compare_by_value_whatever_their_type(data_type, rows, number):
         (x.isin([number, 0]), lambda row: row in (number, 0)),
     ):
         assert outcomes(table, predicate) == [None if row is None else compare(row) for row in rows], predicate
-
-
-def test_integers_near_two_to_the_53_are_not_rounded():
-    table = table_of([2**53, 2**53 + 1], pa.int64())
-    assert outcomes(table, x == 2.0**53) == [True, False]
-    assert outcomes(table, x.isin([2.0**53])) == [True, False]
-    assert outcomes(table, x > 2.0**53) == [False, True]
-    assert outcomes(table, x < 2.0**53 + 2) == [True, True]
 
 
 def test_a_numeral_means_the_nearest_float_of_the_column():
@@ -263,15 +230,6 @@ def test_values_may_be_views_with_nulls():
 
 
 @pytest.mark.parametrize("data_type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
-def test_both_zeros_are_equal(data_type):
-    table = table_of([0.0, -0.0, 1.0], data_type)
-    for zero in (0.0, -0.0, 0):
-        assert outcomes(table, x == zero) == [True, True, False]
-        assert outcomes(table, x.isin([zero])) == [True, True, False]
-        assert outcomes(table, x != zero) == [False, False, True]
-
-
-@pytest.mark.parametrize("data_type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
 def test_nan_equals_nothing(data_type):
     table = table_of([NAN, 1.0, None], data_type)
     assert outcomes(table, x == NAN) == [False, False, None]
@@ -297,7 +255,8 @@ def test_a_column_of_type_null_is_null_everywhere():
 
 def test_null_literals_are_never_true():
     table = table_of([1, None], pa.int8())
-    for condition in (Equals("x", None), x.isin([None]), "x < NULL", "x LIKE NULL", "NULL"):
+    nulls = [Equals("x", null) for null in (None, pa.scalar(None, pa.int64()), np.datetime64("NaT", "ns"))]
+    for condition in (*nulls, x.isin([None]), "x < NULL", "x LIKE NULL", "NULL"):
         assert outcomes(table, condition) == [None, None], condition
     assert outcomes(table, IsIn("x", [None], null_safe=True)) == [False, False]
 
@@ -379,27 +338,17 @@ def test_a_column_of_numerals_that_pyarrow_would_wrap_is_refused(text, of_type):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "matches"),
+    "pattern",
     [
-        ("LIKE 'a%'", ["a", "ab", "a%", "a_b", "a\nb", "a\\b"]),
-        ("LIKE 'a_b'", ["a_b", "a\nb", "a\\b"]),
-        ("LIKE 'a!%' ESCAPE '!'", ["a%"]),
-        ("LIKE 'a!_b' ESCAPE '!'", ["a_b"]),
-        ("LIKE 'a\\b'", ["a\\b"]),
-        ("LIKE 'A!%' ESCAPE '!'", []),
-        ("ILIKE 'A!%' ESCAPE '!'", ["a%"]),
-        ("LIKE '_'", ["a", "é"]),
-        ("LIKE ''", [""]),
+        *("LIKE 'a%'", "LIKE 'a_b'", "LIKE 'a!%' ESCAPE '!'", "LIKE 'a!_b' ESCAPE '!'", "LIKE 'a\\b'", "LIKE '_'"),
+        *("LIKE 'A!%' ESCAPE '!'", "ILIKE 'A!%' ESCAPE '!'", "LIKE ''"),
     ],
 )
-def test_like_matches_as_sql_says(database, pattern, matches):
-    rows = ["a", "ab", "a%", "a_b", "a\nb", "a\\b", "é", "", "ba", None]
-    table = pa.table({"x": rows})
-    got = outcomes(table, f"x {pattern}")
-    assert [row for row, outcome in zip(rows, got, strict=True) if outcome] == matches
-    assert got[-1] is None
+def test_like_matches_as_in_duckdb(database, pattern):
+    table = pa.table({"x": ["a", "ab", "a%", "a_b", "a\nb", "a\\b", "é", "", "ba", None]})
     database.register("likes", table)
-    assert [(outcome,) for outcome in got] == database.sql(f"SELECT x {pattern} FROM likes").fetchall()
+    expected = database.sql(f"SELECT x {pattern} FROM likes").fetchall()
+    assert [(outcome,) for outcome in outcomes(table, f"x {pattern}")] == expected
 
 
 # --- random SQL against DuckDB ----------------------------------------------------------------------------------------
