@@ -359,27 +359,3 @@ def test_rows_that_may_hold_any_key_are_said_once(tmp_path, how):
     assert table["key_index"].to_pylist() == [0, None, None, None, None]
     assert table["path"].to_pylist()[1:] == [f"f{number}.parquet" for number in range(2, 6)]
     assert index.locate("k", [None]).num_rows == index.locate("k", []).num_rows == 0
-
-
-def test_locate_many_keys_of_every_kind(tmp_path):
-    values = pa.array([0.0, 1.5, -0.0, float("nan"), None, 2.5] * 50)
-    pq.write_table(pa.table({"x": values}), tmp_path / "x.parquet")
-    index = zb.build_index(tmp_path, "x", rows_per_zone=6, kind="both")
-    lines = index.locate("x", [0.0, float("nan"), 1.5, 7.0, None, 2], exact=True).to_pylist()
-    by_key = {key: [row["row"] for row in lines if row["key_index"] == key] for key in range(6)}
-    assert by_key[0] == [row for row in range(300) if row % 6 in (0, 2)]
-    assert by_key[1] == [None]
-    assert by_key[2] == list(range(1, 300, 6))
-    assert by_key[3] == [None]
-    assert by_key[5] in ([None], [row for row in range(300) if values[row].as_py() == 2])
-
-
-def test_locate_texts_and_leaves_of_structs(tmp_path):
-    rows = [{"a": {"b": f"t{i % 40}"}} if i % 7 else {"a": None} for i in range(200)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet", row_group_size=60)
-    index = zb.build_index(tmp_path, "a.b", rows_per_zone=10, kind="both")
-    lines = index.locate("a.b", pa.array(["t3", "none", "t39"]), exact=True).to_pylist()
-    texts = [(row["a"] or {}).get("b") for row in rows]
-    expected = [(0, i) for i, text in enumerate(texts) if text == "t3"] + [(1, None)]
-    expected += [(2, i) for i, text in enumerate(texts) if text == "t39"]
-    assert [(row["key_index"], row["row"]) for row in lines] == expected

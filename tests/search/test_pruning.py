@@ -102,18 +102,6 @@ def test_is_null_prunes_by_has_null(tmp_path):
     assert index.search("c IS NOT NULL").num_rows_kept == 100
 
 
-def test_neighbouring_zones_are_one_range(tmp_path):
-    pq.write_table(pa.table({"c": [1] * 40 + [2] * 40 + [1] * 20}), tmp_path / "a.parquet")
-    index = zb.build_index(tmp_path, "c", rows_per_zone=10)
-    result = index.search("c = 1")
-    assert list(result.row_ranges) == [(0, 0, 40), (0, 80, 100)]
-    assert result.num_zones_kept == 6
-    assert result.to_arrow().to_pylist() == [
-        {"path": "a.parquet", "fragment_id": 0, "start": 0, "stop": 40},
-        {"path": "a.parquet", "fragment_id": 0, "start": 80, "stop": 100},
-    ]
-
-
 # --- reasons --------------------------------------------------------------------------------------------------------
 
 
@@ -174,18 +162,6 @@ def test_reasons_are_said_once_and_survive_json(index):
 
 
 # --- explain --------------------------------------------------------------------------------------------------------
-
-
-def test_explain_prints_the_funnel(hive_lake, index):
-    user = hive_lake.table["user_id"][10].as_py()
-    explained = index.explain(f"user_id = '{user}'")
-    text = str(explained)
-    assert all(f"  {line}" in text for line in ("files", "zones", "rows", "bytes"))
-    assert re.search(r"zones +1 +72 +1.39%", text)
-    document = json.loads(json.dumps(explained.to_dict()))
-    assert document["kept"]["zones"] == 1
-    assert document["total"]["zones"] == 72
-    assert document["files"] == {"covered": 5, "unknown": 0, "changed": 0, "deleted": 0}
 
 
 # --- predicates that are hard on the evaluator ----------------------------------------------------------------------

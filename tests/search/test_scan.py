@@ -29,10 +29,6 @@ from zonebloom.search.scan import rows_at
 # --- predicates, with an oracle -------------------------------------------------------------------------------------
 
 
-def ids(table: pa.Table) -> list[int]:
-    return table["id"].to_pylist()
-
-
 # --- files of one column that differ --------------------------------------------------------------------------------
 
 
@@ -205,53 +201,6 @@ def test_times_of_int96_are_right_or_an_error(tmp_path, is_nested, year):
     ):
         with pytest.raises(DataFileError, match=r"times of INT96 in column c of .* must lie from 1677 to 2262"):
             read()
-
-
-def test_one_column_of_two_types_leaves_the_other_columns_alone(tmp_path):
-    """`c` is widened, `d` conflicts, `p` gains a leaf and `e` comes later: all at once."""
-    first = pa.table({"c": pa.array([1], pa.int32()), "d": ["x"], "p": [{"x": 1}]})
-    second = pa.table({"c": [2**40], "d": [5], "p": [{"x": 2, "y": "new"}], "e": [1.5]})
-    write_files(tmp_path / "lake", first, second)
-    index = zb.build_index(tmp_path / "lake", ["c", "p.x", "p.y", "e"], rows_per_zone=1)
-    assert index.column_type("c") == pa.int64()
-    assert index.search(zb.Equals("c", 2**40)).files == ["part-1.parquet"]
-    assert index.to_table(zb.Equals("c", 2**40), columns=["c"]).to_pylist() == [{"c": 2**40}]
-    assert index.to_table("p.y = 'new'", columns=["c", "e"]).to_pylist() == [{"c": 2**40, "e": 1.5}]
-    assert index.to_table("e IS NULL", columns=["c", "d", "p"]).to_pylist() == [
-        {"c": 1, "d": "x", "p": {"x": 1, "y": None}}
-    ]
-
-
-def test_a_column_missing_from_a_file_is_null_there(tmp_path):
-    write_files(tmp_path / "lake", pa.table({"a": [1, 2]}), pa.table({"a": [3, 4, 5], "c": [7, None, 8]}))
-    index = zb.build_index(tmp_path / "lake", "c", rows_per_zone=1)
-    assert index.to_table("c IS NULL").to_pylist() == [{"a": 1, "c": None}, {"a": 2, "c": None}, {"a": 4, "c": None}]
-    assert index.to_table("c = 8").to_pylist() == [{"a": 5, "c": 8}]
-    assert index.search("c = 8").num_zones_kept == 1
-    assert index.to_table("c != 8").to_pylist() == [{"a": 3, "c": 7}]
-
-
-def test_struct_leaves_are_indexed_and_scanned(tmp_path):
-    kind = pa.struct([("x", pa.int64()), ("y", pa.struct([("z", pa.string())]))])
-    first = pa.array([{"x": 1, "y": {"z": "a"}}, None, {"x": None, "y": None}, {"x": 4, "y": {"z": None}}], kind)
-    write_files(
-        tmp_path / "lake",
-        pa.table({"id": [0, 1, 2, 3], "p": first}),
-        pa.table({"id": [4], "p": pa.array([{"x": 9}], pa.struct([("x", pa.int64())]))}),
-        pa.table({"id": [5]}),
-    )
-    index = zb.build_index(tmp_path / "lake", ["p.x", "p.y.z"], rows_per_zone=1)
-    for predicate, expected in (
-        ("p.x = 4", [3]),
-        ("p.x IS NULL", [1, 2, 5]),
-        ("p.y.z = 'a'", [0]),
-        ("p.y.z IS NULL", [1, 2, 3, 4, 5]),
-        (zb.col("p.x").isin([1, 9]), [0, 4]),
-        (pc.field("p", "x") == 9, [4]),
-    ):
-        assert ids(index.to_table(predicate, columns=["id"])) == expected, predicate
-    assert index.search("p.x = 4").num_rows_kept == 1
-    assert index.to_table("p.x = 9").num_rows == 1
 
 
 # --- projection and limit -------------------------------------------------------------------------------------------

@@ -65,6 +65,8 @@ def test_each_value_is_found_by_search_scan_and_exists(table, index, name):
         assert index.to_table(zb.col(name) == value).num_rows == expected
         assert index.to_table(zb.col(name).isin([value]), columns=["time"]).num_rows == expected
         assert index.exists(name, [value], exact=True).to_pylist() == [True]
+        located = index.locate(name, [value], exact=True)["row"].to_pylist()
+        assert located == [row for row, other in enumerate(values) if other == value]
 
 
 @pytest.mark.parametrize("name", LEAVES)
