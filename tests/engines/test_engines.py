@@ -40,7 +40,7 @@ from zonebloom.engines.datafusion import register as register_in_datafusion
 from zonebloom.engines.duckdb import register as register_in_duckdb
 from zonebloom.engines.duckdb import relation, semi_join
 from zonebloom.engines.polars import scan
-from zonebloom.errors import MissingDependencyError
+from zonebloom.errors import DataFileError, MissingDependencyError
 from zonebloom.formats.parquet.file import DataFile
 
 NUM_ROWS = 1500
@@ -441,6 +441,21 @@ def test_duckdb_prunes_a_lake_of_views_which_datafusion_writes(tmp_path):
     assert row_groups_read(relation(connection, index, "text = 'nobody'")) == 0
     assert events.head(3).num_rows == 3
     assert index.to_table("id = 42").field("text").type == pa.string_view()
+
+
+def test_times_that_polars_does_not_have_are_not_read_by_its_own_reader(tmp_path):
+    """Of INT96 beyond nanoseconds Polars 2.1 makes the last of them, a day of 2262."""
+    for year in (2262, 9999):
+        path = tmp_path / str(year) / "a.parquet"
+        path.parent.mkdir()
+        times = pa.array([dt.datetime(year, 1, 1)], pa.timestamp("us"))  # noqa: DTZ001 - local
+        pq.write_table(pa.table({"id": [1], "t": times}), path, use_deprecated_int96_timestamps=True)
+        lake = scan(zb.build_index(path.parent, "id"))
+        if year == 2262:
+            assert lake.collect()["t"].to_list() == times.to_pylist()
+        else:
+            with pytest.raises(DataFileError, match="times of INT96"):
+                lake.collect()
 
 
 def test_keys_that_duckdb_hands_to_no_dataset_prune_a_semi_join(flat):

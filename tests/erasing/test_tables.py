@@ -5,7 +5,9 @@ Oracle: every Parquet file below the table's folder, read by pyarrow, whoever na
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import re
 from pathlib import Path
 
 import lance
@@ -333,6 +335,25 @@ def test_a_delta_table_whose_partitions_deltalake_changes_stays_as_it_is(tmp_pat
         zb.erase(root, "k", [1])
     assert DeltaTable(root).version() == 0
     assert zb.open_index(root).to_table("k = 2").to_pylist() == before != []
+
+
+@pytest.mark.parametrize("year", [2262, 9999])
+def test_a_delta_table_with_times_that_deltalake_misreads_stays_as_it_is(tmp_path, year):
+    """deltalake 1.6 has INT96 in nanoseconds, which end in 2262: it would write 9999-12-31 as a day of 1816."""
+    root = tmp_path / "table"
+    times = pa.array([dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(year, 1, 1, tzinfo=dt.UTC)])
+    write_deltalake(root, pa.table({"k": [1, 2], "t": times}))
+    (path,) = root.glob("*.parquet")
+    pq.write_table(pq.read_table(path), path, use_deprecated_int96_timestamps=True, store_schema=False)
+    log = root / "_delta_log" / f"{0:020d}.json"
+    log.write_text(re.sub(r'"size":\d+', f'"size":{path.stat().st_size}', log.read_text()))
+    zb.build_index(root, "k", rows_per_zone=10)
+    if year == 9999:
+        with pytest.raises(DataFileError, match=r"that deltalake changes .*times of INT96 .*; delete with the"):
+            zb.erase(root, "k", [1])
+    else:
+        assert zb.erase(root, "k", [1]).num_rows_left == 0
+    assert zb.open_index(root).to_table("k = 2")["t"].to_pylist() == [times[1].as_py()]
 
 
 def test_a_delta_table_with_letters_beyond_ascii_in_its_paths_stays_as_it_is(tmp_path):

@@ -203,6 +203,35 @@ def test_times_of_int96_are_right_or_an_error(tmp_path, is_nested, year):
             read()
 
 
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_times_of_int96_that_spark_wrote_have_microseconds_and_all_years(tmp_path, is_paged):
+    """A file tells its writer; beside nanoseconds of another file they still are right or an error."""
+    size = 40_000 if is_paged else 4
+    moments = pa.array([dt.datetime(year, 12, 31) for year in (1, 1582, 2024, 9999)] * (size // 4), pa.timestamp("us"))  # noqa: DTZ001 - local
+    table = pa.table({"k": range(size), "t": moments, "s": pa.StructArray.from_arrays([moments], ["t"])})
+    path = tmp_path / "lake/a.parquet"
+    path.parent.mkdir()
+    options = {"data_page_size": 4096, "write_page_index": is_paged, "store_schema": False}
+    with pq.ParquetWriter(path, table.schema, use_deprecated_int96_timestamps=True, **options) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"org.apache.spark.version": "3.5.7"})
+    index = zb.build_index(tmp_path / "lake", ["k", "t", "s.t"], rows_per_zone=100)
+    assert index.schema == table.schema
+    assert index.to_table(f"k >= {size - 4}") == table.slice(size - 4)
+    for column, condition in (("t", zb.col("t") == dt.datetime(9999, 12, 31)), ("s.t", "s.t = TIMESTAMP '0001-12-31'")):  # noqa: DTZ001 - local
+        assert index.to_table(condition)["k"].to_pylist() == list(range(0 if "s" in column else 3, size, 4))
+    assert index.to_table(zb.col("t") == dt.datetime(1816, 3, 29)).num_rows == 0  # noqa: DTZ001 - local
+    pq.write_table(
+        pa.table({"k": [size], "t": pa.array([1], pa.timestamp("ns"))}), path.with_name("b.parquet"), store_schema=False
+    )
+    mixed = zb.build_index(tmp_path / "lake", "k", index=tmp_path / "index")
+    assert mixed.to_table(f"k = {size}", columns=["t"])["t"].type == pa.timestamp("ns")
+    with pytest.raises(
+        DataFileError, match=r"column t of .*a.parquet must convert to the data set's type timestamp\[ns"
+    ):
+        mixed.to_table("k <= 3")
+
+
 # --- projection and limit -------------------------------------------------------------------------------------------
 
 

@@ -80,7 +80,8 @@ def test_what_spark_wrote_comes_back_as_spark_reads_it(spark, tmp_path):
     word = "CAST('A' AS STRING COLLATE UTF8_LCASE)" if has("spark_4") else "'a'"
     spark.sql(
         f"SELECT TIMESTAMP '9999-12-31 00:00:00' AS far, {word} AS word, 1 AS x, "
-        "DATE '0001-01-01' AS old, map('k', named_struct('y', array(TIMESTAMP_NTZ '1700-01-01 00:00:00'))) AS deep"
+        "DATE '0001-01-01' AS old, map('k', named_struct('y', array(TIMESTAMP_NTZ '1700-01-01 00:00:00'))) AS deep, "
+        "named_struct('far', TIMESTAMP '9999-12-31 00:00:00', 'local', TIMESTAMP_NTZ '1700-01-01 00:00:00') AS both"
     ).write.option("spark.sql.parquet.outputTimestampType", "INT96").parquet(lake)
     zb.build_index(lake, ["x", "word"])
     ours, theirs = ZoneBloom(spark).read(lake), spark.read.parquet(lake)

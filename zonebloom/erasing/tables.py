@@ -25,6 +25,7 @@ from zonebloom.erasing.journal import Journal
 from zonebloom.formats.delta import DeltaDataset
 from zonebloom.formats.hive import NULL_FOLDER
 from zonebloom.formats.iceberg import IcebergDataset, explained, plain_location, relative_path
+from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.table import raise_store_error
 from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, first_line
 from zonebloom.index.index import Index
@@ -62,24 +63,31 @@ def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -
     data = index.data
     if isinstance(data, DeltaDataset):
         loaded = data.table()
-        delete_rows = partial(_delete_from_delta, loaded, index, column, values)
+        delete_rows = partial(_delete_from_delta, loaded, index, column=column, values=values)
         _delete_all(index, column, values, journal, delete_rows, renew=partial(_renew_delta, loaded, data.location))
         _clean_delta(index, data, journal)
     elif isinstance(data, IcebergDataset):
         table = data.table()
         _check_owned(table)
-        delete = partial(delete_at, table, column, values, index)
+        delete = lambda view, _: delete_at(table, column, values, index, view)  # noqa: E731 - one argument less
         _delete_all(index, column, values, journal, delete, renew=partial(_renew_iceberg, table))
         _clean_iceberg(table, journal)
     journal.add("holders", list(_with_deleted_rows(index.view())))
 
 
 def _delete_all(
-    index: Index, column: str, values: Any, journal: Journal, delete: Callable[[View], Any], *, renew: Callable[[], Any]
+    index: Index,
+    column: str,
+    values: Any,
+    journal: Journal,
+    delete: Callable[[View, Iterable[str]], Any],
+    *,
+    renew: Callable[[], Any],
 ) -> None:
     """Delete until no row is found. Before each delete the journal knows the files with rows; none if it was lost.
 
-    `renew` loads the newest version. A delete must change the version of the view, so that it erases the noted rows.
+    `renew` loads the newest version. A delete must change the version of the view, so that it erases the noted rows;
+    it is given the paths of the files with rows, too.
     """
     for _ in range(_DELETES):
         renew()
@@ -89,7 +97,7 @@ def _delete_all(
             break
         journal.add("held", [asdict(file) for file in held_files(view, rows)])
         try:
-            delete(view)
+            delete(view, rows)
         except ConcurrentCommitError:  # the next pass plans anew
             journal.add("held", [])
         index.refresh()
@@ -114,11 +122,19 @@ def _is_misspelt(value: pa.Scalar) -> bool:
     return plain < 0 if isinstance(plain, Decimal) else plain == NULL_FOLDER
 
 
-def _changed(table: DeltaTable, view: View) -> Iterator[str]:
+def _changed(table: DeltaTable, view: View, held: Iterable[str]) -> Iterator[str]:
     """What deltalake writes otherwise than it read it: values of partitions, and paths of the files that it removes.
 
-    Or what it reads otherwise than we do: deltalake 1.6 finds columns by name in mapping mode id, too.
+    Or what it reads otherwise than we do. deltalake 1.6 finds columns by name in mapping mode id, too, and has INT96 in
+    nanoseconds: of the files `held` it would write 9999-12-31 as a day of 1816.
     """
+    for path in held:
+        with open_parquet(view.dataset, path) as file:
+            for group, num_rows in enumerate(file.row_group_rows):
+                try:
+                    file.read_rows(group, [0], [num_rows], sorted(file.int96_columns), int96_unit="ns")
+                except DataFileError as error:
+                    yield str(error)
     if table.metadata().configuration.get("delta.columnMapping.mode") == "id":
         yield "columns that files have by their ids"
     for path in view.files:
@@ -136,11 +152,13 @@ def _renew_delta(table: DeltaTable, location: str) -> None:
         table.update_incremental()
 
 
-def _delete_from_delta(table: DeltaTable, index: Index, column: str, values: Any, view: View) -> None:
+def _delete_from_delta(
+    table: DeltaTable, index: Index, view: View, held: Iterable[str], *, column: str, values: Any
+) -> None:
     """Delete by a merge with the stored values: the log would retain the condition of a delete, with all values."""
     if column not in index.schema.names:
         raise InvalidArgumentError("column must be a top-level column of a Delta table", got=column)
-    if (changed := next(_changed(table, view), None)) is not None:
+    if (changed := next(_changed(table, view, held), None)) is not None:
         raise DataFileError(
             f"table {index.data.location} must have no column, path or partition that deltalake changes by a rewrite",
             got=changed,

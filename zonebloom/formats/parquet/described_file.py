@@ -40,9 +40,8 @@ class DescribedFile:
         naming: Callable[[StoredName], str | None] | None = None,
         logged: Fingerprint | None = None,
         likely: Sequence[ByteRange] = (),
-        int96_unit: Literal["ns", "us"] = "ns",
+        int96_unit: Literal["ns", "us"] | None = None,
     ) -> None:
-        self._int96_unit = int96_unit
         self._sound_times: set[tuple[int, str]] = set()  # row groups and columns of INT96 that have not wrapped
         self.fingerprint: Fingerprint = logged or source.fingerprint
         """The fingerprint of the version that is read; for a file of a table the log's."""
@@ -51,6 +50,7 @@ class DescribedFile:
         try:
             self._footer = read_footer(source, likely, logged, naming)
             self._metadata = self._footer.metadata
+            self._int96_unit = int96_unit or self._footer.int96_unit
             self._check_rows()
         except DataFileError:
             source.close()
@@ -115,7 +115,7 @@ class DescribedFile:
 
     @cached_property
     def int96_columns(self) -> frozenset[str]:
-        """Top-level columns with times as INT96, which pyarrow reads in nanoseconds."""
+        """Top-level columns with times as INT96."""
         leaves = self._metadata.schema
         fields = self._footer.fields
         return frozenset(

@@ -183,7 +183,7 @@ class DataFile(DescribedFile):
         present = [column for column in dict.fromkeys(columns) if self.schema.get_field_index(column) >= 0]
         if not present:
             return pa.Table.from_struct_array(pa.nulls(int(lengths.sum()), pa.struct([])))
-        whole_only = self.int96_columns if int96_unit != "ns" else frozenset()
+        whole_only = self.int96_columns if int96_unit != self._footer.int96_unit else frozenset()
         is_whole = len(lengths) == 1 and lengths[0] == self.row_group_rows[group]
         alone = [] if is_whole else [name for name in present if name not in whole_only]
         cuts = read_cuts(self._source, self._footer, group, ranges, alone) if alone else {}

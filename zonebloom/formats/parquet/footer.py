@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import product
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
@@ -34,6 +34,8 @@ _TAIL_BYTES = 1 << 16
 """Bytes that are read from the end at first: they have most footers, and the page index of small files."""
 _END = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
+_BY_SPARK = {b"org.apache.spark.version", b"org.apache.spark.sql.parquet.row.metadata"}
+"""What Spark notes in a footer; before 3.0 only the second."""
 
 
 class Footer:
@@ -90,9 +92,16 @@ class Footer:
         return source.read_ranges(ranges)
 
     @cached_property
+    def int96_unit(self) -> Literal["ns", "us"]:
+        """The unit of times in INT96: microseconds if Spark wrote them, since nanoseconds end in the year 2262."""
+        return "us" if _BY_SPARK.intersection(self.metadata.metadata or {}) else "ns"
+
+    @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema as the reader gives it (with extension types such as UUID), without metadata."""
-        return pq.ParquetFile(pa.BufferReader(b""), metadata=self.metadata).schema_arrow.remove_metadata()
+        nothing, unit = pa.BufferReader(b""), self.int96_unit
+        file = pq.ParquetFile(nothing, metadata=self.metadata, coerce_int96_timestamp_unit=unit)
+        return file.schema_arrow.remove_metadata()
 
     @cached_property
     def row_group_rows(self) -> tuple[int, ...]:

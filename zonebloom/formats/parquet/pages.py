@@ -250,7 +250,12 @@ def _decoded(footer: Footer, sound: Sequence[_Fetched], fetched: pa.Buffer) -> d
         fields = [footer.schema.field(number) for number in numbers]
         try:
             written = _footer(footer, numbers, [chunk for _, chunks in together for chunk in chunks], num_wanted)
-            reader = pq.ParquetFile(pa.BufferReader(fetched), metadata=metadata_of(written), pre_buffer=False)
+            reader = pq.ParquetFile(
+                pa.BufferReader(fetched),
+                metadata=metadata_of(written),
+                pre_buffer=False,
+                coerce_int96_timestamp_unit=footer.int96_unit,
+            )
             table = _first_rows(reader, num_wanted)
         except (pa.ArrowException, OSError, thrift.ThriftError):
             continue

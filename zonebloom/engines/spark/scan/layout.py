@@ -52,6 +52,7 @@ _TEXT, _DATE_TYPE, _VOID = spark.StringType(), spark.DateType(), spark.NullType(
 _DIGITS = {"integer": 10, "long": 20}
 """Decimal digits of each integer type."""
 _MAX_DIGITS = 38
+_ZONE = ", tz=UTC"
 _Footer: TypeAlias = tuple[set[str], frozenset[str], dict[str, spark.StructField]]
 """Columns of a file, its columns of INT96, and its columns as Spark wrote them."""
 
@@ -109,7 +110,8 @@ class Layout:
         if written is None:
             return spark.StructField(field.name, read_as, True)
         kept = {key: text for key, text in written.metadata.items() if key in ("EXISTS_DEFAULT", CHAR)}
-        return spark.StructField(field.name, _as_written(field.name, written.dataType, read_as), True, kept)
+        column_type = _as_written(field.name, written.dataType, read_as, is_int96=is_int96)
+        return spark.StructField(field.name, column_type, True, kept)
 
     @cached_property
     def _texts(self) -> dict[str, dict[str, str | None]]:
@@ -208,11 +210,12 @@ def _written(metadata: Any) -> dict[str, spark.StructField]:
         return {}
 
 
-def _as_written(column: str, written: spark.DataType, read: spark.DataType) -> spark.DataType:
-    """`written` if it is the same type with a collation; refused if only Spark can read it."""
+def _as_written(column: str, written: spark.DataType, read: spark.DataType, *, is_int96: bool) -> spark.DataType:
+    """`written` if it is the same type with a collation, or with times beside INT96; refused if only Spark reads it."""
     try:
         nullable = nullable_type(written)
-        is_same = arrow_type(nullable) == arrow_type(read)
+        types = [str(arrow_type(side)) for side in (nullable, read)]
+        is_same = len({text.replace(_ZONE, "") if is_int96 else text for text in types}) == 1
     except UnsupportedTypeError as error:
         raise UnsupportedTypeError(
             f"column {column} must be of a type that other readers of Parquet know",

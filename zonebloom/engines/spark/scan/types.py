@@ -48,7 +48,7 @@ def spark_type(column: str, stored: pa.DataType, *, is_int96: bool = False) -> s
     column
         Its name, for the message.
     is_int96
-        Whether its nanoseconds without a zone are Parquet's INT96, which Spark reads as instants.
+        Whether its times without a zone are Parquet's INT96, which Spark reads as instants.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def spark_type(column: str, stored: pa.DataType, *, is_int96: bool = False) -> s
     if types.is_decimal(stored) and stored.precision <= _MAX_PRECISION and stored.scale >= 0:
         return spark.DecimalType(stored.precision, stored.scale)
     if types.is_timestamp(stored) and (stored.unit != "ns" or is_int96):
-        is_instant = stored.tz is not None or stored.unit == "ns"
+        is_instant = stored.tz is not None or is_int96
         return spark.TimestampType() if is_instant else spark.TimestampNTZType()
     if types.is_map(stored):
         return spark.MapType(of(stored.key_type), of(stored.item_type), True)
