@@ -59,33 +59,6 @@ def root(tmp_path: Path) -> Path:
 # --- the files of the log ---------------------------------------------------------------------------------------------
 
 
-def test_update_merge_overwrite_compaction_vacuum_and_restore(root):
-    index = build(root)
-    steps = [
-        lambda table: table.update(predicate="id < 10", updates={"u": "'renamed'"}),
-        lambda table: (
-            table.merge(rows(100, 130), "t.id = s.id", source_alias="s", target_alias="t")
-            .when_matched_delete()
-            .when_not_matched_insert_all()
-            .execute()
-        ),
-        lambda table: table.optimize.compact(),
-        lambda table: table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True),
-        lambda table: write_deltalake(table, rows(500, 520), mode="overwrite"),
-        lambda table: table.restore(table.version() - 1),
-        lambda table: table.create_checkpoint(),
-        lambda table: table.delete(),
-    ]
-    for number, step in enumerate(steps):
-        step(DeltaTable(root))
-        assert_agrees(index, root)
-        if number % 2:
-            index.refresh()
-            assert index.view().num_unknown == 0
-            assert_agrees(zb.open_index(root), root)
-    assert index.to_table("id IS NOT NULL").num_rows == 0
-
-
 # --- partitions -------------------------------------------------------------------------------------------------------
 
 

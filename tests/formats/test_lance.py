@@ -6,7 +6,6 @@ What tables of each format have is in `test_table`.
 
 from __future__ import annotations
 
-import datetime as dt
 import shutil
 from pathlib import Path
 
@@ -82,31 +81,6 @@ def test_default_options_of_scans_are_no_part_of_the_table(root):
     for options in ({"order_by": [backwards]}, {"with_row_id": True}, {"columns": ["id"]}, {"limit": 3}):
         given = lance.dataset(str(root), default_scan_options=options)
         assert_agrees(build(given, overwrite=True), root)
-
-
-@with_and_without_stable_ids
-def test_appended_updated_and_compacted_fragments_are_read_whole_until_a_refresh(root):
-    index = build(root)
-    steps = {
-        "append": lambda _: write(root, rows(120, 150)),
-        "update": lambda table: table.update({"u": "'renamed'"}, where="id >= 30 AND id < 50"),
-        "merge": lambda table: (
-            table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows(140, 170))
-        ),
-        "delete": lambda table: table.delete("id % 3 = 0"),
-        "compact": lambda table: table.optimize.compact_files(target_rows_per_fragment=100),
-        "cleanup": lambda table: table.cleanup_old_versions(older_than=dt.timedelta(0)),
-        "restore": lambda table: table.restore(),
-        "overwrite": lambda _: write(root, rows(300, 350), mode="overwrite"),
-    }
-    for name, step in steps.items():
-        step(lance.dataset(str(root)))
-        assert_agrees(index, root)
-        index.refresh()
-        assert index.status().num_new == index.status().num_changed == 0, name
-        assert_agrees(index, root)
-        assert index.verify(sample=1).is_sound
-    assert index.search(user(301)).num_zones_kept == 1
 
 
 def test_ids_are_those_of_lance_where_the_index_has_others(root):

@@ -19,7 +19,7 @@ import zonebloom as zb
 from tests import lance_log
 from tests.fuzz.children import FindingError
 from tests.fuzz.columns import KINDS, NAMES, Column
-from tests.fuzz.conditions import Condition, as_sql, literal
+from tests.fuzz.conditions import as_sql, literal
 from tests.fuzz.sources import Placed, Row, Source, assert_same
 from zonebloom.errors import IndexExistsError, InvalidArgumentError, StaleIndexError, UnsupportedTypeError
 from zonebloom.lance import audit_lance
@@ -77,12 +77,13 @@ class Lance(Source):
         """Beside the table, but of a branch elsewhere."""
         return None if self.branch is None else self.root.with_name("index")
 
-    def change(self, what: str) -> None:
-        """One of `CHANGES`."""
+    def change(self, what: str) -> bool:
+        """As `Source.change`."""
         self.table.checkout_latest()
-        super().change(what)
+        is_done = super().change(what)
         self.table.checkout_latest()
         self.columns_of[self.table.version] = self.columns
+        return is_done
 
     def rows(self) -> list[Placed]:
         """As pylance reads them, in order of their addresses."""
@@ -90,10 +91,6 @@ class Lance(Source):
         rows.sort(key=lambda row: row["_rowaddr"])
         addresses = [row.pop("_rowaddr") for row in rows]
         return [(f"fragments/{at >> 32:010d}", at & _OFFSET, row) for at, row in zip(addresses, rows, strict=True)]
-
-    def count(self, condition: Condition) -> int | None:
-        """Nothing."""
-        return None
 
     def rewrite(self, columns: list[str]) -> None:
         """Give Lance the zones of a column; then it must find each value, and an audit no lost row."""
