@@ -28,6 +28,7 @@ import zonebloom as zb
 from tests.conftest import flip
 from tests.depth import at_depth
 from tests.formats.test_footer import dotted_table, replace_footer, write_encrypted
+from tests.fuzz.writers import by_datafusion, by_duckdb
 from tests.newer import need
 from zonebloom.cli.bytes_text import text_of
 from zonebloom.errors import DataFileError
@@ -70,27 +71,12 @@ def write_pyarrow(path: Path, table: pa.Table = TABLE, names: Sequence[str] = ()
     pq.write_table(table, path, bloom_filter_options=blooms, **options)
 
 
-def write_duckdb(path: Path, table: pa.Table = TABLE) -> None:
-    with duckdb.connect() as connection:
-        connection.register("rows", table)
-        options = (
-            "FORMAT parquet, ROW_GROUP_SIZE 2048, DICTIONARY_SIZE_LIMIT 100000, BLOOM_FILTER_FALSE_POSITIVE_RATIO 0.001"
-        )
-        connection.sql(f"COPY (SELECT * FROM rows) TO '{path}' ({options})")
-
-
-def write_datafusion(path: Path, table: pa.Table = TABLE) -> None:
-    context = datafusion.SessionContext()
-    context.sql("SET datafusion.execution.parquet.bloom_filter_on_write = true").collect()
-    context.sql(f"SET datafusion.execution.parquet.max_row_group_size = {GROUP}").collect()
-    context.register_record_batches("rows", [table.to_batches()])
-    context.sql(f"COPY rows TO '{path}' STORED AS parquet").collect()
-
-
 WRITERS: dict[str, Callable[[Path], None]] = {
     "pyarrow": write_pyarrow,
-    "duckdb": write_duckdb,
-    "datafusion": write_datafusion,
+    "duckdb": lambda path: by_duckdb(
+        TABLE, path, row_group_size=2048, dictionary_size_limit=100_000, bloom_filter_false_positive_ratio=0.001
+    ),
+    "datafusion": lambda path: by_datafusion(TABLE, path, bloom_filter_on_write=True, max_row_group_size=GROUP),
 }
 
 

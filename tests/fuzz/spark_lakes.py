@@ -25,7 +25,7 @@ from tests.fuzz.children import FindingError, main, run_child
 from tests.fuzz.columns import Column
 from tests.fuzz.conditions import SPARK, Condition, as_sql, as_terms, random_condition, spark_quoted, truth_of
 from tests.fuzz.sources import Delta, Files, Iceberg, Row, Source, assert_same
-from tests.fuzz.writers import write_by_pyarrow
+from tests.fuzz.writers import write_pyarrow
 from tests.spark import cluster
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.engines.spark.versions import arrow_of, frame_of
@@ -45,7 +45,7 @@ WAYS = ("auto", "driver", "row_ranges", "files", "plain")
 
 
 def write_plainly(table: pa.Table, path: Folder, chance: random.Random) -> None:
-    write_by_pyarrow(table, path, chance, ("none", "snappy", "gzip", "zstd"))
+    write_pyarrow(table, path, chance, ("none", "snappy", "gzip", "zstd"))
 
 
 class SparkFiles(Files):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path as Folder
 from typing import Any
 
+import datafusion
 import duckdb
 import fastparquet
 import polars as pl
@@ -19,11 +20,13 @@ from tests.newer import has
 DUCKDB = duckdb.connect(config={"threads": "1"})
 
 
-def write_pyarrow(table: pa.Table, path: Folder, chance: random.Random) -> None:
-    write_by_pyarrow(table, path, chance, ("none", "snappy", "gzip", "zstd", "lz4", "brotli"))
+CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
 
 
-def write_by_pyarrow(table: pa.Table, path: Folder, chance: random.Random, codecs: tuple[str, ...]) -> None:
+def write_pyarrow(
+    table: pa.Table, path: Folder, chance: random.Random, codecs: tuple[str, ...] = CODECS, **more: Any
+) -> None:
+    """With random options, and `more` in place of those."""
     options: dict[str, Any] = {"use_dictionary": chance.random() < 0.6}
     plain = [field for field in table.schema if "." not in field.name]  # pyarrow takes such a name for a path
     encodings = {
@@ -33,20 +36,18 @@ def write_by_pyarrow(table: pa.Table, path: Folder, chance: random.Random, codec
         options["column_encoding"] = encodings
     if encodings and chance.random() < 0.3 and has("parquet_blooms"):
         options["bloom_filter_options"] = {name: {"ndv": 40, "fpp": 0.05} for name in encodings}
-    pq.write_table(
-        table,
-        path,
-        row_group_size=chance.choice((3, 7, 20, 1000)),
-        data_page_version=chance.choice(("1.0", "2.0")),
-        version=chance.choice(("1.0", "2.4", "2.6")),
-        compression=chance.choice(codecs),
-        data_page_size=chance.choice((1, 64, 1 << 20)),
-        write_batch_size=chance.choice((1, 3, 1024)),
-        write_page_index=chance.random() < 0.4,
-        write_statistics=chance.random() < 0.8,
-        store_schema=chance.random() < 0.7,
-        **options,
-    )
+    options |= {
+        "row_group_size": chance.choice((3, 7, 20, 1000)),
+        "data_page_version": chance.choice(("1.0", "2.0")),
+        "version": chance.choice(("1.0", "2.4", "2.6")),
+        "compression": chance.choice(codecs),
+        "data_page_size": chance.choice((1, 64, 1 << 20)),
+        "write_batch_size": chance.choice((1, 3, 1024)),
+        "write_page_index": chance.random() < 0.4,
+        "write_statistics": chance.random() < 0.8,
+        "store_schema": chance.random() < 0.7,
+    }
+    pq.write_table(table, path, **options | more)
 
 
 def _encodings_of(arrow_type: pa.DataType) -> tuple[str, ...]:
@@ -71,10 +72,24 @@ def write_polars(table: pa.Table, path: Folder, chance: random.Random) -> None:
 
 def write_duckdb(table: pa.Table, path: Folder, chance: random.Random) -> None:
     codec, version = chance.choice(("uncompressed", "snappy", "zstd")), chance.choice(("V1", "V2"))
+    by_duckdb(table, path, codec=codec, parquet_version=version)
+
+
+def by_duckdb(table: pa.Table, path: Folder, **options: Any) -> None:
+    """With these options of COPY."""
+    target, spelled = str(path).replace("'", "''"), "".join(f", {name} '{value}'" for name, value in options.items())
     with DUCKDB.cursor() as connection:
         connection.register("given", table)
-        target = str(path).replace("'", "''")
-        connection.execute(f"COPY given TO '{target}' (FORMAT parquet, CODEC '{codec}', PARQUET_VERSION {version})")
+        connection.execute(f"COPY given TO '{target}' (FORMAT parquet{spelled})")
+
+
+def by_datafusion(table: pa.Table, path: Folder, **settings: Any) -> None:
+    """With these settings of `datafusion.execution.parquet`."""
+    context = datafusion.SessionContext()
+    for name, value in settings.items():
+        context.sql(f"SET datafusion.execution.parquet.{name} = {value}").collect()
+    context.register_record_batches("given", [table.to_batches()])
+    context.sql(f"COPY given TO '{path}' STORED AS parquet").collect()
 
 
 def write_fastparquet(table: pa.Table, path: Folder, chance: random.Random) -> None:
