@@ -1,12 +1,13 @@
 """Running cases in child processes with limits of memory and time, each case from a seed.
 
 A fuzzer is a module that calls `main`: `run` starts `python -m <module> --child <folder>`, and again after each case
-that ended the process. A process that dies, or that says nothing for long, is a finding, and the next case goes on.
+that ended the process. A process that dies is a finding, and the next case goes on; one whose case waits is ended.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import resource
@@ -15,7 +16,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections import Counter
@@ -25,7 +25,7 @@ from pathlib import Path
 CASE_SECONDS = 10
 """Seconds of CPU; a case that takes more hangs. Most take 20 ms, a life of a lake less than a second."""
 SILENT_SECONDS = 300
-"""A process that says nothing for longer waits for ever, on the slowest machine."""
+"""A case that takes longer waits for ever, on the slowest machine: its process tells where, and ends."""
 MEMORY_BYTES = 1 << 30
 """More than a process has once it is warm, and what may be resident; the files of a case have 2 MB together."""
 
@@ -62,6 +62,7 @@ def run_child(
 
     signal.signal(signal.SIGPROF, too_long)
     for seed in range(first, first + count):
+        faulthandler.dump_traceback_later(SILENT_SECONDS, exit=True)  # a hang in C is deaf to signals
         _say(f"start {seed}")
         signal.setitimer(signal.ITIMER_PROF, case_seconds)
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
@@ -132,10 +133,8 @@ def _lines_of(command: list[str], until: float) -> Iterator[str]:
     child = subprocess.Popen(command, env=one_thread, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stderr is not None
-    watch = _Watch(child)
     try:
         for line in child.stdout:
-            watch.saw()
             yield line.rstrip("\n")
             if time.monotonic() > until and line.startswith("end"):
                 return
@@ -143,35 +142,10 @@ def _lines_of(command: list[str], until: float) -> Iterator[str]:
         if status:
             yield f"died with status {status}: {child.stderr.read()[-2000:]}"
     finally:
-        watch.stop()
         child.kill()
         child.wait()
         child.stdout.close()
         child.stderr.close()
-
-
-class _Watch:
-    """Kills a child that says nothing for long: a hang in C is deaf to signals."""
-
-    def __init__(self, child: subprocess.Popen[str]) -> None:
-        self._child = child
-        self._seen = time.monotonic() + 120
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self._thread.start()
-
-    def saw(self) -> None:
-        self._seen = time.monotonic()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._stopped.wait(1):
-            if time.monotonic() > self._seen + SILENT_SECONDS:
-                self._child.kill()
-                return
 
 
 def main(module: str, run_as_child: Callable[[Path, int, int, list[str]], None], **options: str) -> None:

@@ -30,7 +30,7 @@ from pyiceberg.types import DoubleType, LongType
 from tests import delta_log
 from tests.fuzz.children import FindingError
 from tests.fuzz.columns import KINDS, NAMES, NARROWER, UTC, Column
-from tests.fuzz.conditions import Condition, Path, as_sql, is_nan, random_condition
+from tests.fuzz.conditions import Condition, Path, as_sql, is_nan, random_condition, spelled
 from tests.fuzz.writers import is_readable, writers_of
 from tests.iceberg_log import RacingCatalog, commit_deletes, position_deletes, puffin
 from tests.tables import plain
@@ -395,21 +395,17 @@ _TERMS: dict[str, Any] = {
 
 def as_iceberg(condition: Condition) -> ice.BooleanExpression:
     """As an expression of pyiceberg, which has no three values: without NOT and `!=` it finds the same rows."""
-    match condition:
-        case ("not", part):
-            return ice.Not(as_iceberg(part))
-        case ("and" | "or" as join, part, other):
-            return (ice.And if join == "and" else ice.Or)(as_iceberg(part), as_iceberg(other))
-        case ("null", column):
-            return ice.IsNull(".".join(column))
-        case ("in", column, values):
-            return reduce(ice.Or, [as_iceberg(("=", column, value)) for value in values], ice.AlwaysFalse())
-        case (_, _, None):
-            return ice.AlwaysFalse()
-        case (comparison, column, value):
-            is_textual = hasattr(value, "isoformat")
-            return _TERMS[comparison](".".join(column), value.isoformat() if is_textual else value)
-    raise AssertionError(condition)
+
+    def leaf(condition: Condition) -> ice.BooleanExpression:
+        kind, column = condition[0], ".".join(condition[1])
+        if kind == "null":
+            return ice.IsNull(column)
+        term = _TERMS["=" if kind == "in" else kind]
+        values = [value for value in (condition[2] if kind == "in" else [condition[2]]) if value is not None]
+        texts = [value.isoformat() if hasattr(value, "isoformat") else value for value in values]
+        return reduce(ice.Or, [term(column, value) for value in texts], ice.AlwaysFalse())
+
+    return spelled(condition, leaf)
 
 
 class Iceberg(Source):
