@@ -88,13 +88,22 @@ VIEWS = {pa.string_view(), pa.binary_view()}
 STRUCT = pa.struct([("x", pa.int32()), ("deep", pa.struct([("s", pa.string()), ("b", pa.bool_())]))])
 
 
-INTEGERS = (pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64())
-TIMES = (pa.date32(), pa.time32("ms"), pa.time64("ns"), pa.duration("us"), pa.timestamp("s"), pa.timestamp("ms"))
+INTEGERS = (pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64())
+TIMES = (
+    *(pa.date32(), pa.time32("ms"), pa.time64("us"), pa.time64("ns"), pa.duration("us")),
+    *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us") for zone in (None, "Europe/Berlin")),
+)
 NARROW = (pa.decimal32(9, 2), pa.decimal64(18, 2)) if has("narrow_decimals_in_files") else ()
-DECIMALS = (*NARROW, pa.decimal128(10, 2), pa.decimal128(38, 2), pa.decimal256(60, 2))
+WIDE = (
+    *(pa.decimal128(*size) for size in ((8, 2), (12, 2), (20, 3), (38, 2))),
+    pa.decimal256(20, 3),
+    pa.decimal256(60, 2),
+)
+DECIMALS = (*NARROW, *WIDE)
 VALUES: dict[pa.DataType, Callable[[int], Any]] = {
-    pa.int8(): lambda n: n % 128,
-    **dict.fromkeys((*INTEGERS, *TIMES, pa.timestamp("us", "Europe/Berlin")), lambda n: n),
+    **dict.fromkeys((pa.int8(), pa.uint8()), lambda n: n % 128),
+    pa.date64(): lambda n: 86_400_000 * n,
+    **dict.fromkeys((*INTEGERS, *TIMES), lambda n: n),
     pa.timestamp("ns"): lambda n: n * 1000,  # old versions of the format have microseconds alone
     pa.float16(): lambda n: np.float16(n / 8),
     **dict.fromkeys((pa.float32(), pa.float64()), lambda n: n / 8),
@@ -111,6 +120,8 @@ VALUES: dict[pa.DataType, Callable[[int], Any]] = {
 }
 """Of each type the value for a number."""
 KINDS = list(VALUES)
+FLAT_TYPES = [kind for kind in KINDS if not (pa.types.is_nested(kind) or kind in (pa.bool_(), pa.null()))]
+"""Those whose values a bloom filter may hold."""
 
 
 def some_values(kind: pa.DataType, num_rows: int, random: Random) -> pa.Array:

@@ -10,7 +10,6 @@ import operator
 import re
 import struct
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from pathlib import Path
 
 import datafusion
@@ -27,7 +26,9 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests.conftest import flip
 from tests.depth import at_depth
-from tests.formats.test_footer import dotted_table, replace_footer, write_encrypted
+from tests.formats.footers import edited, footer_of, replace_footer
+from tests.formats.test_footer import dotted_table, write_encrypted
+from tests.formats.test_pages import FLAT_TYPES, VALUES
 from tests.fuzz.writers import by_datafusion, by_duckdb
 from tests.newer import need
 from zonebloom.cli.bytes_text import text_of
@@ -109,15 +110,6 @@ def test_filters_of_every_writer_hold_every_value_and_few_others_in_the_bits_of_
     assert num_filters >= 10 * file.num_row_groups
 
 
-def test_bytes_with_header_are_what_the_file_has(written):
-    need("parquet_blooms")
-    chunk = pq.read_metadata(written).row_group(0).column(0)
-    raw = written.read_bytes()[chunk.bloom_filter_offset :][: chunk.bloom_filter_length]
-    filter_ = zb.Sbbf.from_parquet_bytes(raw)
-    assert filter_ == zb.parquet_bloom(written, 0, "key")
-    assert filter_.to_parquet_bytes() == raw
-
-
 HEADER = bytes.fromhex("15401c1c00001c1c00001c1c000000")
 INT64_0_TO_9 = bytes.fromhex("18821808860844060265800a4002264e7201402601c0c2984046002438794000")
 TEXT_A0_TO_A9 = bytes.fromhex("c80150144044086d062504439050602008842b21000563410200e02c404e6004")
@@ -156,13 +148,17 @@ def test_what_has_no_filter_is_none_and_wrong_names_and_values_are_said(tmp_path
     with pytest.raises(zb.ZoneBloomError, match="of the column's type int8"):
         zb.parquet_bloom(path, 0, "a").check(pa.array([300]))
     pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")
-    for place, group, name, kind, message in (
-        (path, 0, "aa", LookupError, "did you mean a"),
-        (path, 1, "a", ValueError, "row_group must be one of the 1"),
-        (tmp_path, 0, "a", ValueError, "read from one file, got 2"),
+    (tmp_path / "empty").mkdir()
+    for call, kind, message in (
+        (lambda: zb.parquet_bloom(path, 0, "aa"), LookupError, "did you mean a"),
+        (lambda: zb.parquet_bloom(path, 1, "a"), ValueError, "row_group must be one of the 1"),
+        (lambda: zb.parquet_bloom(tmp_path, 0, "a"), ValueError, "read from one file, got 2"),
+        (lambda: zb.parquet_blooms(tmp_path / "empty"), DataFileError, "at least one file"),
+        (lambda: zb.parquet_blooms(tmp_path, column="aa"), LookupError, "did you mean a"),
+        (lambda: zb.parquet_blooms(tmp_path, value=7), ValueError, "with the column"),
     ):
         with pytest.raises(kind, match=message):
-            zb.parquet_bloom(place, group, name)
+            call()
 
 
 # --- listing ----------------------------------------------------------------------------------------------------------
@@ -222,16 +218,6 @@ def test_a_damaged_filter_is_listed_with_its_problem_keeps_its_row_group_and_is_
     assert index.verify(sample=1.0).is_sound
 
 
-def test_the_list_says_what_is_missing(tmp_path):
-    with pytest.raises(DataFileError, match="at least one file"):
-        zb.parquet_blooms(tmp_path)
-    write_pyarrow(tmp_path / "a.parquet")
-    with pytest.raises(LookupError, match="did you mean key"):
-        zb.parquet_blooms(tmp_path, column="kei")
-    with pytest.raises(ValueError, match="with the column"):
-        zb.parquet_blooms(tmp_path, value=7)
-
-
 def test_the_command_adds_lists_looks_up_and_adopts_filters(tmp_path, run):
     path = tmp_path / "lake" / "a.parquet"
     write_plain(path)
@@ -265,28 +251,16 @@ def test_the_command_adds_lists_looks_up_and_adopts_filters(tmp_path, run):
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-RARE = [
-    pa.array(["a", "b", None]).dictionary_encode(),
-    pa.array(["a", "b", None], pa.string_view()),
-    pa.array([b"a" * 16, b"b" * 16, None], pa.uuid()),
-    pa.array([np.float16(1.5), np.float16(2.5), None], pa.float16()),
-    *(pa.array([1, 2, None], kind) for kind in (pa.uint8(), pa.duration("us"), pa.time32("s"))),
-    pa.array([1, 2, None], pa.timestamp("s", "UTC")),
-    pa.array([86_400_000, 0, None], pa.date64()),
-    *(pa.array([Decimal(1), Decimal(-2), None], kind) for kind in (pa.decimal256(60, 3), pa.decimal64(9, 3))),
-]
-
-
-def test_rare_types_are_found_in_what_pyarrow_writes(tmp_path):
-    table, path = pa.table(RARE, names=[str(values.type) for values in RARE]), tmp_path / "a.parquet"
+def test_each_type_is_found_in_what_pyarrow_writes(tmp_path):
+    columns = {str(kind): pa.array([*map(VALUES[kind], (1, 2)), None], kind) for kind in FLAT_TYPES}
     for options in ({}, {"store_schema": False, "store_decimal_as_integer": True}):
-        write_pyarrow(path, table, **options)
-        stored = pq.ParquetFile(path).read()
-        for name in table.column_names:
-            filter_ = zb.parquet_bloom(path, 0, name)
+        write_pyarrow(tmp_path / "a.parquet", pa.table(columns), **options)
+        stored = pq.ParquetFile(tmp_path / "a.parquet").read()
+        for name in columns:
+            filter_ = zb.parquet_bloom(tmp_path / "a.parquet", 0, name)
             assert filter_.check(stored[name].combine_chunks()).to_pylist() == [True, True, None], name
             assert filter_.plain_type is not None
-    assert zb.parquet_bloom(path, 0, "duration[us]").column_type == pa.int64()
+    assert zb.parquet_bloom(tmp_path / "a.parquet", 0, "duration[us]").column_type == pa.int64()
 
 
 def test_types_whose_bytes_are_not_known_are_not_looked_up(tmp_path):
@@ -323,34 +297,12 @@ def copied(tmp_path_factory) -> tuple[Path, Path]:
     return path, Path(copy)
 
 
-def footer_of(path: Path) -> tuple[int, bytes]:
-    """Where the footer begins, and the footer."""
-    raw = path.read_bytes()
-    length = int.from_bytes(raw[-8:-4], "little")
-    return len(raw) - 8 - length, raw[-8 - length : -8]
+BLOOM_OFFSET, BLOOM_LENGTH = 14, 15
+"""Fields of the metadata of a column chunk."""
 
 
-def with_chunks(footer: bytes, edit: Callable[[int, int, dict], dict]) -> bytes:
-    """The footer with the fields that `edit(group, leaf, chunk)` gives each column chunk; its metadata is field 3."""
-
-    def fields_of(written: bytes) -> dict:
-        return thrift.written_fields(written, 0)[0]
-
-    fields, groups = fields_of(footer), []
-    for number, written in enumerate(thrift.written_structs(fields[4][1])):
-        group, chunks = fields_of(written), []
-        for leaf, header in enumerate(thrift.written_structs(group[1][1])):
-            chunk = fields_of(header)
-            new = edit(number, leaf, chunk | {3: fields_of(chunk[3][1])})
-            if 3 in new:
-                new[3] = (thrift.STRUCT, thrift.write_struct(new[3]))
-            chunks.append(thrift.write_struct(chunk | new))
-        groups.append(thrift.write_struct(group | {1: (thrift.LIST, thrift.write_list(thrift.STRUCT, chunks))}))
-    return thrift.write_struct(fields | {4: (thrift.LIST, thrift.write_list(thrift.STRUCT, groups))})
-
-
-def without_length(_group: int, _leaf: int, chunk: dict) -> dict:
-    return {3: {number: value for number, value in chunk[3].items() if number != 15}}
+def without_lengths(footer: bytes) -> bytes:
+    return edited(footer, (4, ..., 1, ..., 3, BLOOM_LENGTH), lambda _: None)
 
 
 def described(path: Path) -> tuple[list, list]:
@@ -378,39 +330,18 @@ def test_a_copy_has_the_bytes_of_its_source_and_all_of_its_footer(copied):
     assert list(copy.parent.iterdir()) == [copy]
 
 
-def test_filters_of_a_copy_equal_those_of_pyarrow_at_equal_size(copied, tmp_path):
-    write_pyarrow(tmp_path / "a.parquet")
-    num_equal = 0
-    for name in set(NAMES) - {"ratio"}:
-        for group in range(4):
-            ours, theirs = (zb.parquet_bloom(path, group, name) for path in (copied[1], tmp_path / "a.parquet"))
-            assert ours.fpp() <= 0.002
-            least = min(ours.num_blocks, theirs.num_blocks)
-            num_equal += ours.fold(ours.num_blocks // least) == theirs.fold(theirs.num_blocks // least)
-    assert num_equal == 40
-
-
 def test_fields_that_nobody_knows_stay_in_a_copy(tmp_path):
     path = tmp_path / "lake" / "a.parquet"
     write_plain(path)
-    fields, _stop = thrift.written_fields(footer_of(path)[1], 0)
-    fields[32767] = (thrift.BINARY, b"an extension")
-    groups = thrift.written_structs(fields[4][1])
-    group, _stop = thrift.written_fields(groups[1], 0)
-    group[99] = (thrift.STRUCT, thrift.write_struct({1: (thrift.I64, -7), 2: (thrift.BINARY, b"odd")}))
-    groups[1] = thrift.write_struct(group)
-    fields[4] = (thrift.LIST, thrift.write_list(thrift.STRUCT, groups))
-    written = thrift.write_struct(fields)
-    replace_footer(path, lambda _: written)
+    odd = thrift.write_struct({1: (thrift.I64, -7), 2: (thrift.BINARY, b"odd")})
+    replace_footer(path, lambda footer: edited(footer, (4, [1], 99), lambda _: (thrift.STRUCT, odd)))
+    replace_footer(path, lambda footer: edited(footer, (32767,), lambda _: (thrift.BINARY, b"an extension")))
     (copy,) = zb.add_parquet_blooms(path, tmp_path / "with", "key")
-    after, _stop = thrift.read_struct(footer_of(Path(copy))[1])
-    assert after[32767] == b"an extension"
-    assert after[4][1][99] == {1: -7, 2: b"odd"}
-    before, _stop = thrift.read_struct(written)
-    for parsed in (after, before):
-        for of_group in parsed[4]:
-            for place in (14, 15):
-                of_group[1][0][3].pop(place, None)
+    before, after = (thrift.read_struct(footer_of(Path(file))[1])[0] for file in (path, copy))
+    assert (after[32767], after[4][1][99]) == (b"an extension", {1: -7, 2: b"odd"})
+    for group in after[4]:
+        for place in (BLOOM_OFFSET, BLOOM_LENGTH):
+            del group[1][0][3][place]
     assert after == before
 
 
@@ -452,26 +383,15 @@ def test_a_zero_is_found_by_other_engines_in_a_copy(tmp_path):
         assert zb.parquet_blooms(copy, column="x", value=5.0)["excluded"].to_pylist() == [True]
 
 
-VALUES: dict[Callable[[int], object], tuple[pa.DataType, ...]] = {
-    int: (
-        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-        *(pa.date32(), pa.duration("us"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")),
-        *(pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC")),
-    ),
-    float: (pa.float32(), pa.float64()),
-    Decimal: (*map(pa.decimal128, (5, 12, 20, 38), (2, 2, 3, 0)), pa.decimal256(20, 3)),
-    str: (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())),
-    b"%04d".__mod__: (pa.binary(), pa.large_binary(), pa.binary(4)),
-    lambda n: n.to_bytes(16, "big"): (pa.uuid(),),
-}
-"""Of a number, values of these types."""
+READ_AS_OTHERS = (pa.float16(), pa.decimal256(60, 2))
+"""Types that engines read as others, so that they get no filters."""
 
 
 def test_engines_find_in_a_copy_what_they_find_in_the_original(tmp_path):
     """By `=`, in each type that is copied: a filter of other bytes than those an engine looks up loses rows."""
     need("local_times_in_files")
-    columns = {str(kind): pa.array(map(of, range(40)), kind) for of, kinds in VALUES.items() for kind in kinds}
-    table = pa.table(columns)
+    kinds = [kind for kind in FLAT_TYPES if kind not in READ_AS_OTHERS]
+    table = pa.table({str(kind): pa.array(map(VALUES[kind], range(40)), kind) for kind in kinds})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=10)
     (copy,) = zb.add_parquet_blooms(tmp_path / "a.parquet", tmp_path / "with", table.column_names, fpp=1e-6)
     with duckdb.connect() as connection:
@@ -494,11 +414,10 @@ def test_engines_find_in_a_copy_what_they_find_in_the_original(tmp_path):
 
 
 def test_types_that_engines_read_as_others_get_no_filters(tmp_path):
-    columns = {"half": np.arange(9, dtype=np.float16), "wide": pa.array([Decimal(1)] * 9, pa.decimal256(50, 3))}
-    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    for name, kind in (("half", "halffloat"), ("wide", r"decimal256\(50, 3\)")):
-        with pytest.raises(TypeError, match=f"got {name} of {kind}"):
-            zb.add_parquet_blooms(tmp_path / "a.parquet", tmp_path / "with", name)
+    for kind in READ_AS_OTHERS:
+        pq.write_table(pa.table({"x": pa.array([VALUES[kind](1)], kind)}), tmp_path / "a.parquet")
+        with pytest.raises(TypeError, match=re.escape(f"got x of {kind}")):
+            zb.add_parquet_blooms(tmp_path / "a.parquet", tmp_path / "with", "x")
 
 
 def test_nothing_is_replaced_and_nothing_is_left_after_an_error(tmp_path, copied):
@@ -563,7 +482,7 @@ def test_every_damaged_bit_of_a_header_is_no_filter(copied, tmp_path, has_length
     path = tmp_path / "a.parquet"
     path.write_bytes(copied[1].read_bytes())
     if not has_length:
-        replace_footer(path, lambda footer: with_chunks(footer, without_length))
+        replace_footer(path, without_lengths)
     metadata = pq.read_metadata(path)
     for group, name in ((0, "key"), (3, "blob")):
         chunk = metadata.row_group(group).column(TABLE.column_names.index(name))
@@ -582,7 +501,7 @@ def test_a_filter_without_a_length_may_end_where_a_page_index_begins(tmp_path):
     path = tmp_path / "a.parquet"
     write_pyarrow(path, TABLE.select(["key", "text"]), write_page_index=True)
     whole = zb.parquet_blooms(path).to_pylist()
-    replace_footer(path, lambda footer: with_chunks(footer, without_length))
+    replace_footer(path, without_lengths)
     assert zb.parquet_blooms(path).to_pylist() == whole
     assert {entry["problem"] for entry in whole} == {None}
 
@@ -832,14 +751,15 @@ def test_of_a_file_with_an_encrypted_column_the_filters_of_the_others_are_used(t
     path = tmp_path / "lake" / "a.parquet"
     write_with_encrypted_keys(path, has_plain_footer=True)
     start, footer = footer_of(path)
-    body, places = path.read_bytes()[:start], {}
+    body, signature = path.read_bytes()[:start], footer[-28:]
     for group in range(ROWS // GROUP):
         filter_ = zb.Sbbf.for_ndv(GROUP, 0.001)
         filter_.insert(TABLE["text"].slice(group * GROUP, GROUP))
-        places[group] = {14: (thrift.I64, len(body)), 15: (thrift.I32, len(filter_.to_parquet_bytes()))}
-        body += filter_.to_parquet_bytes()
-    signature = footer[-28:]
-    footer = with_chunks(footer, lambda group, leaf, chunk: {3: chunk[3] | places[group]} if leaf else {}) + signature
+        written = filter_.to_parquet_bytes()
+        for field, number in ((BLOOM_OFFSET, len(body)), (BLOOM_LENGTH, len(written))):
+            footer = edited(footer, (4, [group], 1, [1], 3, field), lambda _, number=number: (thrift.I64, number))
+        body += written
+    footer += signature
     path.write_bytes(body + footer + struct.pack("<I4s", len(footer), b"PAR1"))
     value = TABLE["text"][2500].as_py()
     assert zb.parquet_blooms(path, column="text", value=value)["excluded"].to_pylist() == [True, True, False, True]
