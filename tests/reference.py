@@ -1,7 +1,7 @@
 """The specs' pseudo-code in plain Python integers: slow, obvious, and what every kernel is compared with.
 
-Nothing here imports zonebloom. Filters are lists of blocks, blocks are lists of 8 ints, hashes are ints. Of hashes the reference is
-the xxhash package.
+Nothing here imports zonebloom. Filters are lists of blocks, blocks are lists of 8 ints, hashes are ints. Of hashes the
+reference is the xxhash package.
 """
 
 from __future__ import annotations
