@@ -69,6 +69,8 @@ def test_rows_are_erased_and_all_others_stay(request, lake_name, tmp_path):
     assert "tag" not in str(done), "tags are for the record"
     assert str(done).endswith("not seen: backups, and copies elsewhere")
     index = zb.open_index(lake.root)
+    filters = index.zone_table("user_id").to_arrow()["bloom_filter_data"].to_pylist()
+    assert sum(zb.Sbbf.from_bytes(data).check(pa.array([gone[0]]))[0].as_py() for data in filters) <= 1, "by chance"
     assert index.status().is_fresh
     assert index.verify(sample=1.0).is_sound
     assert not any(index.exists("user_id", gone, exact=True).to_pylist())

@@ -117,6 +117,18 @@ def test_no_file_of_an_iceberg_table_holds_erased_rows(tmp_path, catalog, column
     assert table.scan().to_arrow().num_rows == 297
 
 
+@pytest.mark.parametrize("transform", ["identity", "truncate[4]", "bucket[4]"])
+def test_paths_that_name_what_was_erased_are_told(tmp_path, catalog, transform):
+    table = catalog.create_table("db.t", pa.schema([("text", pa.string())]))
+    with table.update_spec() as spec:
+        spec.add_field("text", transform)
+    table.append(pa.table({"text": ["alice", "bob"]}))
+    zb.build_index(table, "text", index=tmp_path / "index")
+    done = zb.erase(table, "text", ["alice"], index=tmp_path / "index")
+    assert ("=alic" in done.files[0].path) == ("this record too" in "".join(done.still_held)) == (transform[0] != "b")
+    assert f"zonebloom.erase('{place_of(table)}', 'text', ...)" == done.command
+
+
 def stopping(monkeypatch, owner, name: str, *, is_after: bool) -> None:
     """Have the next call of a function end in an interrupt, before or after its work."""
     whole = getattr(owner, name)

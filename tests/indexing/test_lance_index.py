@@ -24,6 +24,7 @@ from lance.indices import IndexConfig
 import zonebloom as zb
 from tests.lance_log import overlay
 from zonebloom import errors
+from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats.lance_index import BLOOM_DETAILS
 from zonebloom.lance import audit_lance
 
@@ -253,6 +254,18 @@ def test_an_export_that_a_cast_or_a_drop_overtakes_leaves_no_index(root, change,
     assert table.describe_indices() == []
     assert table.to_table(filter="u = 'u500'").num_rows == 1
     table.delete("u = 'u500'")
+
+
+def test_an_index_whose_fragments_only_lance_knows_is_not_audited(root):
+    """A compaction that defers it leaves their former ids in the zones, and Lance its own index of both."""
+    lances_own(root)
+    lance.dataset(root).optimize.compact_files(target_rows_per_fragment=10**6, defer_index_remap=True)
+    with pytest.raises(
+        InvalidArgumentError, match="those before a compaction with defer_index_remap; create the index"
+    ):
+        audit_lance(root)
+    lances_own(root)
+    assert audit_lance(root).is_sound
 
 
 def test_an_index_of_no_column_is_damage(root):

@@ -316,6 +316,8 @@ def test_functions_and_casts_are_evaluated():
     assert outcomes(table, "length(s) = 1") == [False, False, True, None]
     assert outcomes(table, "length(b) > 2") == [True, False, False, None]
     assert outcomes(table, "abs(i) = 1 OR -i = -3") == [True, False, True, None]
+    with pytest.raises(pa.ArrowInvalid, match="overflow"):
+        outcomes(pa.table({"i": pa.array([-128], pa.int8())}), "abs(i) < 0")
     assert outcomes(table, "coalesce(i, 7) = 7") == [False, False, False, True]
     assert outcomes(table, "CAST(i AS VARCHAR) = '2'") == [False, True, False, None]
     instants = pa.table({"z": pa.array([1_800_000_000, 84_600_000_000], pa.timestamp("us", "Europe/Paris"))})

@@ -155,6 +155,7 @@ def test_every_door_takes_null_as_missing(index):
         ("text", pd.Series(["a", None]).astype("category")),
         ("text", pd.Series(["a", pd.NA], dtype=object)),
         ("text", np.array(["a", None], object)),
+        ("int64", np.ma.array([2, 4], mask=[False, True])),
         ("timestamp[us]", pd.Series([moment[1], pd.NaT])),
         ("timestamp[us]", [moment[1], pd.NaT]),
         ("us with zone", pd.Series([moment[1], pd.NaT]).dt.tz_localize("UTC")),

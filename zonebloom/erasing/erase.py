@@ -77,9 +77,9 @@ def erase(
 
     Design: docs/design/erasing.md
     """
-    place = source.location if isinstance(source, Index) else str(source)
-    command = f"zonebloom.erase({place!r}, {column!r}, ...)"
     opened = _opened(source, index, storage_options)
+    place = str(source) if isinstance(source, (str, os.PathLike)) else opened.data.location
+    command = f"zonebloom.erase({place!r}, {column!r}, ...)"
     return erase_by(opened, column, values, record=record, dry_run=dry_run, command=command)
 
 
@@ -136,6 +136,8 @@ def erase_by(
 
             erase_from_table(index, column, keys, journal)
         index.refresh()
+        if index.view().snapshot.manifest.dropped:
+            index.optimize()  # without the filters of the old files
         index.vacuum(older_than=timedelta(0))
     erasure = _erasure(index, kind, journal, rows_left(index, column, keys), command, is_dry_run=dry_run)
     journal.finish(erasure.to_dict())
@@ -198,4 +200,7 @@ def _holders(index: Index, journal: Journal) -> Iterator[str]:
     skipped = index.data.pin().num_skipped()
     if skipped:
         yield f"{skipped:,} Parquet files whose names begin with _ or . in {index.data.location}: they were not read"
+    column = journal.last("request")["column"]
+    if column in {field.name for field in index.view().partition_fields}:
+        yield f"folders and names of files in {index.data.location}, this record too: {column} is a partition column"
     yield from dict.fromkeys(holder for holders in journal.all("holders") for holder in holders)

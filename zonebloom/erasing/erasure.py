@@ -38,7 +38,7 @@ class ErasedFile(Result):
 
 @dataclass(frozen=True, slots=True)
 class Erasure(Result):
-    """The result of `erase`; its JSON is the record, which names no value."""
+    """The result of `erase`; its JSON is the record, which names no value but in paths."""
 
     dataset: str
     """Folder, URL or table."""

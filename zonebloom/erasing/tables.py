@@ -72,6 +72,7 @@ def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -
         delete = lambda view, _: delete_at(table, column, values, index, view)  # noqa: E731 - one argument less
         _delete_all(index, column, values, journal, delete, renew=partial(_renew_iceberg, table))
         _clean_iceberg(table, journal)
+        journal.add("holders", list(_naming_paths(table, column)))
     journal.add("holders", list(_with_deleted_rows(index.view())))
 
 
@@ -307,6 +308,14 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         names = {relative_path(path, location) for path in named}
         holders += _unnamed(plain, open_store(plain, None).files(""), names)
     journal.add("holders", holders)
+
+
+def _naming_paths(table: Table, column: str) -> Iterator[str]:
+    """Paths that name values, or their beginnings."""
+    parts = [part for spec in table.specs().values() for part in spec.fields]
+    naming = [part.source_id for part in parts if str(part.transform).startswith(("identity", "truncate"))]
+    if column in map(table.schema().find_column_name, naming):
+        yield f"folders and names of files in {table.location()}, this record too: the table has partitions by {column}"
 
 
 def _leave_out_removed(table: Table) -> None:

@@ -31,6 +31,8 @@ from zonebloom.ground.rendering import Result
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_MERGED = "__lance_frag_reuse"
+"""Lance's index of merged fragments: an older index has their former ids, and Lance finds the zones by both."""
 _NAMED_ROWS = 10
 _LEGACY = "0.1"
 """The format whose row addresses make pylance 14 panic with an index; its row ids are addresses, unless stable."""
@@ -117,7 +119,7 @@ def audit_lance(
     Raises
     ------
     InvalidArgumentError
-        `table` is not a Lance table.
+        `table` is not a Lance table, or a compaction has not renamed the fragments of an index.
     ColumnNotFoundError
         `column` has no such index.
 
@@ -128,10 +130,23 @@ def audit_lance(
     snapshot = open_dataset(table, storage_options).pin()
     if not isinstance(snapshot, LanceSnapshot):
         raise InvalidArgumentError(f"{snapshot.location} is no Lance table", do="verify its index instead")
-    blooms = [index for index in lance_indexes(snapshot) if index.is_bloom and column in (None, *index.columns)]
+    indexes = lance_indexes(snapshot)
+    blooms = [index for index in indexes if index.is_bloom and column in (None, *index.columns)]
     if column is not None and not blooms:
-        columns = [name for index in lance_indexes(snapshot) if index.is_bloom for name in index.columns]
+        columns = [name for index in indexes if index.is_bloom for name in index.columns]
         raise ColumnNotFoundError.among(column, columns, f"the bloom filter indexes of {snapshot.location}")
+    merged = [segment for index in indexes if index.name == _MERGED for segment in index.segments]
+    for index in blooms:
+        if any(
+            own.version < late.version and own.fragment_ids & late.fragment_ids
+            for own in index.segments
+            for late in merged
+        ):
+            raise InvalidArgumentError(
+                f"index {index.name} must have the fragments of the table's version to be audited",
+                got="those before a compaction with defer_index_remap",
+                do="create the index again",
+            )
     audits = tuple(_audited(snapshot, index, sample, random.Random(seed)) for index in blooms)  # noqa: S311 - a sample
     return LanceAudit(snapshot.location, int(snapshot.table.version), audits)
 

@@ -144,6 +144,8 @@ def _array_of(values: Any) -> pa.Array | None:
     """`values` as an Arrow array; None if they are a collection of objects."""
     if isinstance(values, (list, tuple, set, frozenset)) or str(getattr(values, "dtype", "")).lower() == "object":
         return None  # Polars exports the addresses of objects
+    if isinstance(values, np.ma.MaskedArray):
+        return compute.if_else(~np.ma.getmaskarray(values), from_numpy_array(values.data), None)
     if isinstance(values, np.ndarray) or getattr(getattr(values, "dtype", None), "kind", "") == "S":
         return from_numpy_array(np.asarray(values))
     if _is_of_pandas(values) and hasattr(values, "dtype"):

@@ -29,7 +29,7 @@ _CRASHING_NUMERAL = r"[eE][+-]?0*[1-9][0-9]{2}|\.[0-9]{100}"
 """Numerals for which pyarrow 26 reads beyond its table of powers of ten and crashes. They raise an error instead."""
 _MOST_DIGITS = 76
 _KERNELS = {
-    "abs": "abs",
+    "abs": "abs_checked",
     "coalesce": "coalesce",
     "length": "utf8_length",
     "lower": "utf8_lower",
