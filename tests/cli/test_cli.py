@@ -341,8 +341,14 @@ def test_line_ends_inside_quotes_of_a_csv_are_of_the_value(broken_lines, run, tm
     assert [(row["value"], row["row"]) for row in document] == list(zip(BROKEN_LINES, range(4), strict=True))
 
 
+def test_line_ends_inside_texts_are_quoted_in_csv(broken_lines, run, tmp_path):
+    assert run("scan", broken_lines, "-w", "s IS NOT NULL", "-o", tmp_path / "rows.csv").code == 0
+    with (tmp_path / "rows.csv").open(newline="") as stream:
+        assert [value for (value,) in csv.reader(stream)] == ["s", *BROKEN_LINES]
+
+
 def test_what_is_no_csv_is_text_or_an_error(broken_lines, run, tmp_path):
-    (tmp_path / "values.txt").write_bytes(b"c\rd\n" + b"x" * 200_000)
+    (tmp_path / "values.txt").write_bytes(b"c\rd\n" + b"x" * 200_000 + b"\r")
     document = run("exists", broken_lines, "-c", "s", "--values", tmp_path / "values.txt", "-f", "json").document
     assert [row["exists"] for row in document] == [True, False]
     for wrong in (b"s\nc\rd\n", b's\n"' + b"x" * 200_000 + b'"\n'):

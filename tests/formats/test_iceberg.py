@@ -423,6 +423,17 @@ def test_positions_outside_of_a_file_delete_nothing(table, place, tmp_path):
     assert_agrees(index, table)
 
 
+def test_deletes_in_a_partition_of_nan_are_refused(catalog, tmp_path):
+    """pyiceberg 0.12 looks them up by the partition, and NaN equals none: the deleted rows would come back."""
+    table = catalog.create_table("db.floats", pa.schema([("k", pa.int64()), ("v", pa.float64())]))
+    with table.update_spec() as spec:
+        spec.add_identity("v")
+    table.append(pa.table({"k": [1, 2], "v": [1.5, 1.5]}))
+    delete_rows(table, tmp_path / "d.parquet", {files_of(table)[0]: [0]}, partition=Record(float("nan")))
+    with pytest.raises(DataFileError, match=r"got deletes in a partition of NaN, .* rewrite its data files"):
+        zb.build_index(table, "k", index=tmp_path / "index")
+
+
 def test_equality_deletes_are_refused_by_name(table, place, tmp_path):
     index = build(table, place)
     pq.write_table(rows(0, 1), tmp_path / "equal.parquet")

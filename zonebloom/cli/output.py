@@ -86,11 +86,20 @@ def write_csv(reader: pa.RecordBatchReader, stream: TextIO) -> int:
     """Write all rows; return their number."""
     import csv  # noqa: PLC0415 - only here
 
-    writer, num_rows = csv.writer(stream, lineterminator="\n"), 0
-    writer.writerow(reader.schema.names)
+    plain = csv.writer(stream, lineterminator="\n")
+    quoted = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)
+
+    def write(row: Iterable[Any]) -> None:
+        values = list(map(printable, row))
+        has_return = any(type(value) is str and "\r" in value for value in values)  # before Python 3.13 not quoted
+        (quoted if has_return else plain).writerow(values)
+
+    write(reader.schema.names)
+    num_rows = 0
     for batch in reader:
         num_rows += batch.num_rows
-        writer.writerows([printable(value) for value in row.values()] for row in python_rows(batch))
+        for row in python_rows(batch):
+            write(row.values())
     return num_rows
 
 

@@ -69,7 +69,7 @@ def _chosen(source: str) -> tuple[str, str | None]:
 def _lines(text: str) -> list[tuple[int, str]]:
     """The numbered lines that are not empty, without blanks around them and without one pair of quotes."""
     numbered = enumerate(text.replace("\r\n", "\n").split("\n"), 1)  # splitlines() also cuts inside a value
-    trimmed = [(number, line.strip(" \t")) for number, line in numbered]
+    trimmed = [(number, line.strip(" \t\r")) for number, line in numbered]
     return [(number, _QUOTED.sub(r"\2", line) if _QUOTED.fullmatch(line) else line) for number, line in trimmed if line]
 
 

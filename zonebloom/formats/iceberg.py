@@ -299,6 +299,10 @@ def planned(table: Table) -> tuple[list[FileScanTask], dict[str, str]]:
     origin = uuid.uuid5(table.metadata.table_uuid, plain_location(table.location()))
 
     def is_noted(entry: ManifestEntry) -> bool:
+        partition = entry.data_file.partition
+        values = [partition[place] for place in range(len(partition))]
+        if entry.data_file.content and any(value != value for value in values):  # noqa: PLR0124 - NaN
+            raise ValueError("deletes in a partition of NaN, which pyiceberg gives to no file")
         origins[entry.data_file.file_path] = f"{origin}:{entry.snapshot_id}"
         return True
 
