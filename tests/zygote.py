@@ -86,13 +86,6 @@ def vacuum(root: str) -> None:
         index.vacuum(older_than=timedelta(0))
 
 
-def import_zones(root: str) -> None:
-    """A first import elsewhere of the zones beside the data; and its deletion."""
-    while True:
-        zb.import_index(root, zb.open_index(root).zone_table("k"), column="k", index=f"{root}/_other")
-        zb.delete_index(f"{root}/_other")
-
-
 def commit_often(root: str, number: int, commits: int, index: str = "", options: dict[str, str] | None = None) -> None:
     """Add a file and index it, again and again; the index lies beside the data, or at a URL."""
     index = zb.open_index(index or root, storage_options=options)

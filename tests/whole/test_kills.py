@@ -80,20 +80,3 @@ def test_a_writer_killed_at_any_moment_loses_nothing(tmp_path, zygote, figure):
     counts = ", ".join(f"{what} {count}" for what, count in survived.items())
     figure(f"kills survived: {sum(survived.values())} ({counts}); versions of the killed: {commits}; 0 rows lost")
     figure(f"builds that were killed after a step, and went on: {resumed}")
-
-
-def test_an_import_killed_at_any_moment_is_whole_or_not_there(tmp_path, zygote, figure):
-    root = lake_of(tmp_path, *hundreds(3))
-    zones = zb.build_index(root, "k", rows_per_zone=10, kind="bloom", workers=1).zone_table("k")
-    store, random_, there = LocalStore(root / "_other"), random.Random(0), 0
-    for _ in range(KILLS // 5):
-        child = zygote.fork("import_zones", root)
-        time.sleep(random_.uniform(0.0, 0.15))
-        os.kill(child, signal.SIGKILL)
-        assert zygote.wait(child) == -signal.SIGKILL
-        there += bool(list_versions(store))
-        if not list_versions(store):
-            zb.import_index(root, zones, column="k", index=root / "_other")
-        assert_every_row_is_found(root, zb.open_index(root / "_other"), is_fresh=True)
-        zb.delete_index(root / "_other")
-    figure(f"imports killed: {KILLS // 5}, {there} of them after the commit; 0 rows lost")
