@@ -28,7 +28,7 @@ from zonebloom.indexing.apply import reserved_ids
 from zonebloom.indexing.versions import delete_index
 from zonebloom.storage.commit import commit_change, reserve_ids
 from zonebloom.storage.fragments import read_fragments
-from zonebloom.storage.manifest import list_versions, read_version
+from zonebloom.storage.manifest import Manifest, list_versions, read_version
 from zonebloom.storage.transaction import Change, ColumnChange
 from zonebloom.stores.local import LocalStore
 from zonebloom.stores.open import open_store
@@ -59,6 +59,18 @@ def lake(tmp_path):
     return root
 
 
+@pytest.fixture
+def store(lake) -> LocalStore:
+    """Of the index of the lake."""
+    return LocalStore(index_of(lake))
+
+
+@pytest.fixture
+def base(store) -> Manifest:
+    """Version 1 of that index."""
+    return read_version(store, 1)
+
+
 def change_of(monkeypatch, work: Callable[[], object], module: str = "apply") -> Change:
     """What `work` would commit by a module of `indexing`; it is not committed."""
     held = []
@@ -68,25 +80,7 @@ def change_of(monkeypatch, work: Callable[[], object], module: str = "apply") ->
     return held[0]
 
 
-def test_refreshes_of_different_files_both_land(lake, monkeypatch):
-    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
-    write(lake / "a.parquet", range(1000, 1100))
-    first = change_of(monkeypatch, lambda: zb.open_index(lake).refresh(paths=["a.parquet"]))
-    write(lake / "b.parquet", range(2000, 2100))
-    zb.open_index(lake).refresh(paths=["b.parquet"])
-    assert commit_change(store, base, first).version == 3
-    index = zb.open_index(lake)
-    assert index.num_fragments == 5
-    named = {entry.path for version in list_versions(store) for entry in read_version(store, version).fragment_lists}
-    assert {f"fragments/{name}" for name in store.list("fragments")} == named, "no list stays of the attempt that lost"
-    assert index.search("k = 1050", strict=True).kept.zones == 1
-    assert index.search("k = 2050", strict=True).kept.zones == 1
-    assert index.refresh().version == 3
-    assert_whole(lake, index, rows_of(lake))
-
-
-def test_the_same_new_file_lands_once(lake, monkeypatch):
-    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+def test_the_same_new_file_lands_once(lake, store, base, monkeypatch):
     write(lake / "a.parquet", range(1000, 1100))
     write(lake / "b.parquet", range(2000, 2100))
     both = change_of(monkeypatch, zb.open_index(lake).refresh)
@@ -95,12 +89,13 @@ def test_the_same_new_file_lands_once(lake, monkeypatch):
     index = zb.open_index(lake)
     assert index.version == following.version == 3
     assert len(fragment_ids(index)) == index.num_fragments == 5
+    named = {entry.path for version in list_versions(store) for entry in read_version(store, version).fragment_lists}
+    assert {f"fragments/{name}" for name in store.list("fragments")} == named, "no list stays of the attempt that lost"
     assert index.search("k = 1050", strict=True).kept.zones == 1
     assert_whole(lake, index, rows_of(lake))
 
 
-def test_a_change_that_is_there_already_makes_no_version(lake, monkeypatch):
-    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+def test_a_change_that_is_there_already_makes_no_version(lake, store, base, monkeypatch):
     write(lake / "a.parquet", range(1000, 1100))
     same = change_of(monkeypatch, zb.open_index(lake).refresh)
     zb.open_index(lake).refresh()
@@ -109,8 +104,7 @@ def test_a_change_that_is_there_already_makes_no_version(lake, monkeypatch):
     assert not any((store.root / path).exists() for path in same.written)
 
 
-def test_the_same_file_in_two_states_overlaps_and_names_the_winner(lake, monkeypatch):
-    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+def test_the_same_file_in_two_states_overlaps_and_names_the_winner(lake, store, base, monkeypatch):
     write(lake / "a.parquet", range(1000, 1100))
     old = change_of(monkeypatch, zb.open_index(lake).refresh)
     write(lake / "a.parquet", range(1100, 1200), extra=7)
@@ -140,8 +134,7 @@ def test_a_refresh_that_overlaps_starts_again_by_itself(lake, monkeypatch):
     assert_whole(lake, zb.open_index(lake), rows_of(lake))
 
 
-def test_optimize_and_refresh_both_land(lake, monkeypatch):
-    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+def test_optimize_and_refresh_both_land(lake, store, base, monkeypatch):
     for number in range(2):
         write(lake / f"x{number}.parquet", range(10_000 + number * 9000, 19_000 + number * 9000))
     change = change_of(monkeypatch, zb.open_index(lake).refresh)
@@ -153,9 +146,8 @@ def test_optimize_and_refresh_both_land(lake, monkeypatch):
     assert_whole(lake, index, rows_of(lake))
 
 
-def test_the_same_segments_are_not_merged_twice(lake, monkeypatch):
+def test_the_same_segments_are_not_merged_twice(lake, store, monkeypatch):
     """Else each of their zones would be there twice."""
-    store = LocalStore(index_of(lake))
     write(lake / "x.parquet", range(5000, 7000))
     zb.open_index(lake).refresh()
     base, merge = read_version(store, 2), change_of(monkeypatch, zb.open_index(lake).optimize, "optimize")
@@ -168,8 +160,7 @@ def test_the_same_segments_are_not_merged_twice(lake, monkeypatch):
     assert not any((store.root / path).exists() for path in merge.written)
 
 
-def test_a_new_column_and_a_refresh_both_land(lake, monkeypatch):
-    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+def test_a_new_column_and_a_refresh_both_land(lake, store, base, monkeypatch):
     write(lake / "a.parquet", range(1000, 1100))
     change = change_of(monkeypatch, zb.open_index(lake).refresh)
     (lake / "a.parquet").rename(lake / "_aside")
@@ -185,8 +176,7 @@ def test_a_new_column_and_a_refresh_both_land(lake, monkeypatch):
     assert_whole(lake, index, rows_of(lake))
 
 
-def test_a_column_that_both_build_overlaps(lake):
-    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+def test_a_column_that_both_build_overlaps(lake, store, base):
     zb.build_index(lake, "s")
     built = read_version(store, 2).column("s")
     assert built is not None
@@ -233,10 +223,8 @@ def test_ids_of_a_writer_that_failed_are_not_given_to_two_others(lake):
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_an_id_that_is_there_already_overlaps(lake, is_gone):
+def test_an_id_that_is_there_already_overlaps(lake, store, base, is_gone):
     """Else zones of two files would have one id; also if the fragment is gone, whose zones may still lie about."""
-    store = LocalStore(index_of(lake))
-    base = read_version(store, 1)
     if is_gone:
         (lake / "f0.parquet").unlink()
         zb.open_index(lake).refresh()
@@ -246,9 +234,8 @@ def test_an_id_that_is_there_already_overlaps(lake, is_gone):
         commit_change(store, base, Change("refresh", added=(fragment,)))
 
 
-def test_segments_are_not_merged_without_what_a_restore_made_live_again(lake, monkeypatch):
+def test_segments_are_not_merged_without_what_a_restore_made_live_again(lake, store, monkeypatch):
     """The zones of a file that was gone when the merge began, and is not gone in the version that was restored."""
-    store = LocalStore(index_of(lake))
     index = zb.build_index(lake, "k", rows_per_zone=10, overwrite=True, workers=1)  # version 2: one segment
     (lake / "f0.parquet").rename(lake / "_aside")
     index.refresh()
@@ -260,9 +247,8 @@ def test_segments_are_not_merged_without_what_a_restore_made_live_again(lake, mo
     assert zb.open_index(lake).search("k = 50", strict=True).kept.zones == 1
 
 
-def test_an_index_that_was_deleted_is_not_refreshed(lake):
+def test_an_index_that_was_deleted_is_not_refreshed(lake, store):
     index = zb.open_index(lake)
-    store = LocalStore(index_of(lake))
     delete_index(store)
     with pytest.raises(IndexNotFoundError, match="build it"):
         index.refresh()

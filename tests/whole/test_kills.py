@@ -16,7 +16,7 @@ from datetime import timedelta
 import zonebloom as zb
 from tests.conftest import index_of
 from tests.depth import at_depth
-from tests.lives import assert_every_row_is_found, hundreds, lake_of, write
+from tests.lives import assert_every_row_is_found, write
 from zonebloom.errors import IndexExistsError
 from zonebloom.indexing.versions import delete_index
 from zonebloom.storage.manifest import list_versions, read_version

@@ -2,10 +2,12 @@
 
 What one part of zonebloom prevents is tested there: 01, files that are new, and 02, files that changed in place, in
 tests/search/test_pruning.py and tests/formats/test_table.py; 04, both zeros and NaN, in
-tests/predicates/test_row_filter.py and tests/search/test_exists.py; 07, lists with nulls, without values or very long,
-and 09, literals that do not convert, in tests/predicates/test_row_filter.py and tests/search/test_locate.py; 08, a
-literal hashed at another width than its column, in tests/predicates/test_coerce.py; 12, columns and types that differ
-between files, in tests/search/test_scan.py; 14, damage, in tests/storage/. Oracle: the rows as written.
+tests/predicates/test_row_filter.py and tests/search/test_exists.py; 06, negations, in
+tests/predicates/test_row_filter.py, with random SQL, and tests/search/test_pruning.py; 07, lists with nulls, without
+values or very long, and 09, literals that do not convert, in tests/predicates/test_row_filter.py and
+tests/search/test_locate.py; 08, a literal hashed at another width than its column, in tests/predicates/test_coerce.py;
+11, OR with a column that has no filters, in tests/search/test_pruning.py; 12, columns and types that differ between
+files, in tests/search/test_scan.py; 14, damage, in tests/storage/. Oracle: the rows as written.
 """
 
 from __future__ import annotations
@@ -79,21 +81,6 @@ def test_05_padding_and_case_are_not_folded(lake):
     assert index.to_table("c ILIKE 'A'").num_rows == 2
 
 
-def test_06_negations_lose_no_row(lake):
-    index = zb.build_index(lake(column([1, None, 2, 3])), "c", rows_per_zone=1)
-    for texts, expected in (
-        (("NOT c = 1", "c != 1", "c <> 1"), [2, 3]),
-        (("c IS NOT NULL", "NOT (c = 1 AND c = 2)", "NOT c IS NULL"), [1, 2, 3]),
-        (("c IS DISTINCT FROM 1", "NOT c IS NOT DISTINCT FROM 1"), [None, 2, 3]),
-        (("NOT (c IN (1, 2) OR c = 3)", "c NOT IN (1, NULL)"), []),
-        (("c NOT IN (1, 2)",), [3]),
-        (("NOT NOT c = 1",), [1]),
-        (("c IS NOT DISTINCT FROM NULL",), [None]),
-    ):
-        for text in texts:
-            assert index.to_table(text)["c"].to_pylist() == expected, text
-
-
 def test_10_a_filter_is_not_asked_with_the_bytes_of_another_type(tmp_path):
     """DuckDB 2.0 reads such columns as doubles, looks up hashes of doubles and loses all rows, by any filters."""
     need("parquet_blooms")
@@ -103,19 +90,6 @@ def test_10_a_filter_is_not_asked_with_the_bytes_of_another_type(tmp_path):
     for name in columns:
         assert duckdb.sql(f"SELECT * FROM '{tmp_path}/a.parquet' WHERE {name} = 7").fetchall() == []
         assert zb.open_lake(tmp_path).to_table(f"{name} = 7").num_rows == 1
-
-
-def test_11_or_with_an_unindexed_side_keeps_everything_and_and_does_not(lake):
-    table = pa.table({"c": [1, 2, 3, 4], "plain": [9, 8, 7, 6]})
-    index = zb.build_index(lake(table), "c", rows_per_zone=1)
-    either = index.search("c = 1 OR plain = 6")
-    assert either.num_rows_kept == 4
-    assert codes(either) == {"COLUMN_NOT_INDEXED", "OR_WITH_UNINDEXED_BRANCH"}
-    assert index.to_table("c = 1 OR plain = 6")["c"].to_pylist() == [1, 4]
-    both = index.search("c = 1 AND plain = 9")
-    assert both.num_rows_kept == 1
-    assert index.to_table("c = 1 AND plain = 6").num_rows == 0
-    assert index.search("(c = 1 AND plain = 9) OR (c = 2 AND plain > 0)").num_rows_kept == 2
 
 
 def test_13_a_commit_under_a_running_reader(lake):
