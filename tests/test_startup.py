@@ -102,16 +102,23 @@ def test_a_scan_of_one_key_loads_no_pandas_and_no_parser(lake):
 def test_a_dependency_that_is_not_there_is_named(lake):
     code = """
 import sys
-sys.modules["sqlglot"] = None
+sys.modules |= {"sqlglot": None, "obstore": None}
 import zonebloom as zb
 index = zb.open_index(sys.argv[1])
 assert index.search("user_id = 'nobody'").num_zones_kept == 0
-try:
-    index.search("user_id = 'nobody' OR user_id = 'none'")
-except zb.errors.MissingDependencyError as error:
-    print(error)
+keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+for call in (
+    lambda: index.search("user_id = 'nobody' OR user_id = 'none'"),
+    lambda: zb.open_index("s3://bucket/lake", storage_options=keys),
+):
+    try:
+        call()
+    except zb.errors.MissingDependencyError as error:
+        print(error)
 """
-    assert "sqlglot must be installed to read SQL" in run_python(code, lake.root).stdout
+    of_sql, of_stores = run_python(code, lake.root).stdout.splitlines()
+    assert "sqlglot must be installed to read SQL" in of_sql
+    assert 'pip install "zonebloom[s3]"' in of_stores
     code = "import sys\nsys.modules['click'] = None\nfrom zonebloom.__main__ import main\ntry:\n    main()\n"
     said = run_python(f"{code}except SystemExit as error:\n    print(error)", "--help").stdout
     assert said.startswith("zonebloom: the command needs what zonebloom depends on (")
