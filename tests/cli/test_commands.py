@@ -80,20 +80,6 @@ def test_what_every_command_has(name):
     assert list(options).index("--storage-option") > len(options) - 4
 
 
-def test_what_some_commands_have():
-    def having(option):
-        return {name for name in COMMANDS if option in options_of(name)}
-
-    assert having("--strict") == having("--values") - {"erase"} == {"search", "scan", "exists", "locate", "explain"}
-    assert having("--where") == {"search", "scan", "explain", "report"}
-    assert having("--dry-run") == {*WRITERS, "erase"}
-    assert having("--workers") == having("--commit-every") == {"build", "refresh"}
-    assert having("--limit") == {"search", "scan"}
-    assert (
-        having("--output") - {"add-blooms"} == {"scan", "lance export", "report"} == having("--overwrite") - {"build"}
-    )
-
-
 @pytest.mark.parametrize("name", sorted(OF_A_PATH))
 def test_json_is_json_for_every_command(name, flat_lake, tmp_path, run):
     import lance

@@ -243,13 +243,6 @@ def test_a_bad_line_is_told_by_its_number(lake, run, tmp_path):
         assert ", 'x', is no int64" in err
 
 
-def test_more_ids_than_an_argument_holds(lake, run, tmp_path):
-    ids = [str(uuid.uuid4()) for _ in range(20_000)] + ids_of(lake, NUM_ROWS)
-    (tmp_path / "ids.txt").write_text("\n".join(ids))
-    code, out, _ = run("scan", lake, "-c", "user_id", "--values", tmp_path / "ids.txt")
-    assert (code, number_of_rows(out)) == (0, NUM_ROWS)
-
-
 def test_a_condition_and_a_list_both_hold(lake, run, tmp_path):
     (tmp_path / "ids.txt").write_text("0\n7\n14\n21\n")
     code, out, _ = run("scan", lake, "-w", "day = 0", "-c", "Order ID", "--values", tmp_path / "ids.txt")
@@ -284,12 +277,6 @@ def test_text_that_spells_a_value_is_that_value(lake, where, num_rows):
     if num_rows:  # DuckDB refuses what is out of range, and we find nothing
         engine = duckdb.sql(f"from read_parquet('{lake}/**/*.parquet', hive_partitioning=true) where {where}")
         assert len(engine.fetchall()) == num_rows
-
-
-def test_exists_takes_text_that_spells_values(lake):
-    index = zb.open_index(lake)
-    assert index.exists("Order ID", ["7", "5"]).to_pylist() == [True, False]
-    assert index.exists("user_id", [*ids_of(lake, 1), str(uuid.UUID(int=0))], exact=True).to_pylist() == [True, False]
 
 
 # --- outputs ----------------------------------------------------------------------------------------------------------

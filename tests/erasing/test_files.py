@@ -85,21 +85,14 @@ def test_rows_are_erased_and_all_others_stay(request, lake_name, tmp_path):
     assert not [path for path in files_below(tmp_path) if ".part" in path or "staged" in path]
 
 
-def test_a_dry_run_changes_nothing(flat_lake, tmp_path):
-    built(flat_lake.root)
-    before = files_below(tmp_path)
-    done = zb.erase(flat_lake.root, "user_id", chosen(flat_lake), dry_run=True, record=tmp_path / "r.json")
-    assert (done.num_rows_erased, done.is_dry_run, len(done.files)) == (6, True, 3)
-    assert files_below(tmp_path) == before
-
-
-def test_the_command_erases_and_says_so(flat_lake, tmp_path, run):
+def test_the_command_erases_and_says_so_and_a_dry_run_changes_nothing(flat_lake, tmp_path, run):
     built(flat_lake.root)
     gone = chosen(flat_lake)
     (tmp_path / "gone.txt").write_text("\n".join(gone))
-    options = ("--column", "user_id", "--values", tmp_path / "gone.txt")
-    dry = run("erase", flat_lake.root, *options, "--dry-run")
+    options, before = ("--column", "user_id", "--values", tmp_path / "gone.txt"), files_below(tmp_path)
+    dry = run("erase", flat_lake.root, *options, "--dry-run", "--record", tmp_path / "erased.json")
     assert (dry.code, dry.out.splitlines()[0]) == (0, "6 rows of 6 values would be erased from 3 files")
+    assert files_below(tmp_path) == before
     done = run("erase", flat_lake.root, *options, "--record", tmp_path / "erased.json", "-f", "json")
     assert done.code == 0
     assert done.document["num_rows_erased"] == 6
