@@ -17,7 +17,6 @@ import pytest
 
 import zonebloom as zb
 from tests.child import run_python
-from tests.conftest import index_of
 from tests.depth import deep_only
 from zonebloom import errors
 from zonebloom.indexing import fill as building
@@ -140,14 +139,6 @@ def test_a_relative_path_is_as_good(flat_lake, monkeypatch):
     assert zb.open_index(".").data.store.root == flat_lake.root
 
 
-def test_there_must_be_an_index(tmp_path):
-    with pytest.raises(errors.IndexNotFoundError, match=r"no index beside .*; make one with build_index"):
-        zb.open_index(tmp_path)
-    (index_of(tmp_path) / "versions").mkdir(parents=True)
-    with pytest.raises(errors.IndexNotFoundError, match=r"no index beside .*; make one with build_index"):
-        zb.open_index(tmp_path)
-
-
 # --- adding columns -------------------------------------------------------------------------------------------------
 
 
@@ -160,14 +151,6 @@ def test_columns_are_added_to_an_index(flat_lake):
     both = second.search(zb.Equals("user_id", user) & zb.Equals("device_id", device))
     assert 0 < both.num_rows_kept <= 100
     assert not both.reasons
-
-
-def test_an_indexed_column_is_not_built_twice_by_accident(flat_lake):
-    zb.build_index(flat_lake.root, "user_id")
-    with pytest.raises(errors.IndexExistsError, match=r"overwrite=True"):
-        zb.build_index(flat_lake.root, ["device_id", "user_id"])
-    again = zb.build_index(flat_lake.root, "user_id", rows_per_zone=77, overwrite=True)
-    assert again.zone_table("user_id").rows_per_zone == 77
 
 
 def test_adding_a_column_after_files_changed_keeps_the_first_honest(flat_lake):
@@ -200,17 +183,6 @@ def test_a_column_with_a_file_that_does_not_convert_has_no_whole_zone_table(tmp_
     assert index.search("k = 5").kept.rows == 1
     with pytest.raises(errors.StaleIndexError, match=r"1 without, first of b\.parquet: its values do not convert"):
         index.zone_table("k")
-
-
-def test_info_says_what_is_there(flat_lake):
-    index = zb.build_index(flat_lake.root, ["user_id", "device_id"], rows_per_zone=100, sizing="exact")
-    assert (index.version, index.num_fragments, index.num_rows) == (1, 3, 8001)
-    assert [column.name for column in index.indexed_columns()] == ["user_id", "device_id"]
-    for column in index.indexed_columns():
-        assert column.num_zones == 50 + 30 + 1
-        on_disk = sum(file.stat().st_size for file in (index.root / "columns" / column.name).iterdir())
-        assert column.index_bytes == on_disk
-        assert column.bytes_per_row == pytest.approx(on_disk / 8001, abs=1e-4)
 
 
 @pytest.mark.parametrize(

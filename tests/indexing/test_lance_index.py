@@ -152,7 +152,6 @@ def test_a_refreshed_index_is_exported_by_lances_ids(root):
 @pytest.mark.parametrize(
     "values",
     [
-        pa.array([i % 2 == 0 for i in range(100)]),
         pa.array([f"{i}" for i in range(100)]).dictionary_encode(),
         pa.array([b"%04d" % i for i in range(100)], pa.binary(4)),
         pa.array(range(100), pa.duration("s")),
@@ -338,12 +337,6 @@ def test_values_that_an_overlay_replaced_after_lances_index_are_found_and_audite
     assert scan(root, "id = 77777", INDEXED).num_rows == 1
     overlay(lance.dataset(str(root)), 1, "u", {202: "another column"})
     assert build(root, adopt="lance", index=f"{root}.index").to_table("u = 'another column'").num_rows == 1
-
-
-def test_a_table_without_an_index_is_built_by_reading(root):
-    index = build(root, adopt="lance")
-    assert index.search("id = 103").num_zones_kept == 1
-    assert index.verify(sample=1).is_sound
 
 
 def test_an_index_that_lost_rows_is_not_adopted(old_table):

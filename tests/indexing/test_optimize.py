@@ -211,29 +211,6 @@ def test_an_optimized_index_answers_alike(flat_lake, sizing):
     assert index.version == 2
 
 
-def test_a_reader_of_the_old_version_is_undisturbed(flat_lake):
-    build(flat_lake)
-    old = zb.open_index(flat_lake.root)
-    before = everything(old, flat_lake)
-    zb.open_index(flat_lake.root).optimize()
-    assert everything(old, flat_lake) == before
-    assert old.version == 1
-    assert everything(zb.open_index(flat_lake.root, version=1), flat_lake) == before
-
-
-def test_zones_of_files_that_are_gone_are_dropped(flat_lake):
-    index = build(flat_lake)
-    manifest = read_version(LocalStore(index.root), 1)
-    commit(LocalStore(index.root), manifest.following("refresh", dropped=((1, 2),)))
-    (flat_lake.root / flat_lake.files[1]).unlink()
-    index = zb.open_index(flat_lake.root)
-    before = index.search("note = 'note 3'").row_ranges
-    done = index.optimize()
-    assert [column.num_zones_dropped for column in done.columns] == [169, 169]
-    assert index.search("note = 'note 3'").row_ranges == before
-    assert 1 not in index.zone_table("note").positions.fragment_ids
-
-
 def test_a_damaged_row_keeps_its_group_whole_and_says_so(flat_lake):
     index = build(flat_lake)
     index.optimize()

@@ -337,7 +337,7 @@ def test_zones_of_files_that_are_gone_are_told_apart(tmp_path):
     assert (column.num_zones, column.num_gone_zones) == (20, 10)
     assert "10 zones are of files that are gone; optimize removes them" in str(index.status())
     assert (index.refresh().num_zones, index.search("k = 2050").num_zones) == (20, 20)
-    index.optimize()
+    assert index.optimize().columns[0].num_zones_dropped == 10
     assert (index.status().num_gone_zones, index.refresh().num_gone_zones) == (0, 0)
     (tmp_path / "a.parquet").unlink()
     (tmp_path / "b.parquet").unlink()
@@ -350,7 +350,9 @@ def test_the_sizes_that_are_told_are_those_on_disk(tmp_path, kind):
     index = zb.build_index(tmp_path, ["k", "s"], rows_per_zone=10, kind=kind)
     on_disk = sum(path.stat().st_size for path in (index.root / "columns").rglob("*.*"))
     assert index.status().index_bytes == index.versions()[0].index_bytes == on_disk
-    assert sum(column.index_bytes for column in index.indexed_columns()) == on_disk
+    columns = index.indexed_columns()
+    assert sum(column.index_bytes for column in columns) == on_disk
+    assert all(column.bytes_per_row == pytest.approx(column.index_bytes / 100, abs=1e-4) for column in columns)
 
 
 # --- partitions -------------------------------------------------------------------------------------------------------

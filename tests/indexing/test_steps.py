@@ -177,13 +177,6 @@ def test_a_refresh_that_died_keeps_its_steps(lake):
     assert_every_row_is_found(lake, zb.open_index(lake), is_fresh=True)
 
 
-@pytest.mark.parametrize("commit_every", [0, -1, 1.5, None])
-def test_commit_every_is_a_number_of_rows(lake, commit_every):
-    with pytest.raises(errors.InvalidArgumentError, match="commit_every must be a number of rows, at least 1"):
-        build(lake, commit_every=commit_every)
-    assert not index_of(lake).exists()
-
-
 # --- builds that fail -------------------------------------------------------------------------------------------------
 
 

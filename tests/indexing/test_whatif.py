@@ -275,13 +275,3 @@ def test_mistakes_are_the_callers(lake):
     ):
         with pytest.raises((ColumnNotFoundError, InvalidArgumentError), match=told):
             zb.whatif(lake, *arguments, **options)
-
-
-def test_the_command_prints_text_and_json(lake, run):
-    arguments = ["whatif", lake, "--column", "key", "--rows-per-zone", ROWS_PER_ZONE, "--fpp", "0.001"]
-    assert "USEFUL: the key of a random row is in" in run(*arguments).out
-    document = run(*arguments, "--format", "json").document
-    assert document["verdict"]["is_useful"] is True
-    assert [option["sizing"] for option in document["options"]] == [*SIZINGS, None]
-    assert {option["fpp"] for option in document["options"]} == {0.001, None}
-    assert all(option["build_seconds"] > 0 for option in document["options"])

@@ -102,7 +102,12 @@ def test_columns(flat_lake, columns):
 
 
 @pytest.mark.parametrize(
-    "options", [{"fpp": 1}, {"rows_per_zone": 0}, {"sizing": "Exact"}, {"kind": "file"}, {"workers": 0}], ids=str
+    "options",
+    [
+        *({"fpp": 1}, {"rows_per_zone": 0}, {"sizing": "Exact"}, {"kind": "file"}, {"workers": 0}),
+        *({"commit_every": value} for value in (0, 1.5, None)),
+    ],
+    ids=str,
 )
 def test_parameters_that_make_no_sense_are_refused_before_anything_is_written(flat_lake, options):
     with pytest.raises(InvalidArgumentError, match=f"{next(iter(options))} must be"):
