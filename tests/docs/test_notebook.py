@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.docs.notebook import NOTEBOOK, shown
+from tests.docs.notebook import shown
 
 
 def without_numbers(outputs: list[dict[str, Any]]) -> str:
@@ -25,11 +25,3 @@ def test_the_notebook_shows_what_it_is_printed_with(tmp_path: Path) -> None:
         assert without_numbers(outputs) == without_numbers(cell["outputs"]), "".join(cell["source"])
         kinds |= {kind for output in outputs for kind in output.get("data", {})}
     assert kinds == {"text/plain", "text/html"}
-
-
-def test_it_is_a_notebook_of_format_4() -> None:
-    notebook = json.loads(NOTEBOOK.read_text("utf-8"))
-    assert (notebook["nbformat"], notebook["metadata"]["kernelspec"]["language"]) == (4, "python")
-    assert {cell["cell_type"] for cell in notebook["cells"]} == {"code", "markdown"}
-    numbers = [cell["execution_count"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert numbers == list(range(1, len(numbers) + 1))

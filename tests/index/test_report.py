@@ -31,14 +31,6 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
-def test_without_a_browser_a_test_says_in_one_line_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(pytest.fail.Exception, match="apt-get install chromium") as failed:
-        Browser()
-    assert not failed.value.pytrace
-    assert "\n" not in str(failed.value)
-
-
 def write_lake(root: Path, *, num_files: int, num_zones: int, rows_per_zone: int) -> zb.Index:
     """Files of ids that count on, `num_zones` zones in all."""
     root.mkdir()
