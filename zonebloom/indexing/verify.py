@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.bloom.split_block import measured_fpp
-from zonebloom.bloom.zones import BlockFilters, ZoneFilters, ZoneTable
+from zonebloom.bloom.zones import BlockFilters, ZoneFilters, ZonePositions, ZoneTable
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.ground.arrow import distinct
@@ -28,12 +28,10 @@ from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.options import has_bloom
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
-_PROBES = 1 << 16
+_PROBES, _PROBES_PER_ZONE = 1 << 16, 1 << 10
+"""Absent hashes that are looked for in the filters of a file, and in each filter at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +146,9 @@ def _check_file(view: View, file: Fragment, table: ZoneFilters, entry: ColumnEnt
             f"zones of column {entry.name} must lie in {file.path} one after another",
             got=f"zones to row {int(stops.max())} of {file.num_rows}",
         )
-    absent = np.random.default_rng(0).integers(0, 2**64, _PROBES, dtype=np.uint64)
-    values = _zone_values(view, file, table, entry, mine)
+    num_probes = max(_PROBES // len(mine), _PROBES_PER_ZONE)
+    absent = np.random.default_rng(0).integers(0, 2**64, num_probes, dtype=np.uint64)
+    values = _zone_values(view.dataset, file, positions, entry.name, entry.column_type)
     for zone, array in zip(mine.tolist(), values, strict=True):
         hashes = hashing.hash_array(array)
         is_held = table.check_zone(zone, hashes)
@@ -168,25 +167,24 @@ def _check_file(view: View, file: Fragment, table: ZoneFilters, entry: ColumnEnt
 
 
 def _zone_values(
-    view: View, file: Fragment, table: ZoneFilters, entry: ColumnEntry, mine: NDArray[np.int64]
+    dataset: DatasetSnapshot, file: Fragment, positions: ZonePositions, column: str, column_type: pa.DataType
 ) -> Iterator[pa.ChunkedArray]:
-    """The values of zones `mine` of one file; the file is read once."""
-    positions = table.positions[mine]
+    """The values of some zones of one file; the file is read once."""
     starts, stops = positions.zone_starts.tolist(), positions.zone_stops.tolist()
     held: list[tuple[int, pa.RecordBatch]] = []
     position = starts[0]
-    with view.dataset.open(file.path, file.fingerprint) as data:
-        batches = data.column_batches([entry.name], position, stops[-1])
+    with dataset.open(file.path, file.fingerprint) as data:
+        batches = data.column_batches([column], position, stops[-1])
         for first, end in zip(starts, stops, strict=True):
             while position < end:
                 held.append((position, next(batches)))
                 position += held[-1][1].num_rows
             held = [(row, batch) for row, batch in held if row + batch.num_rows > first]
             cut = [batch[max(first - row, 0) : end - row] for row, batch in held]  # other rows need not convert
-            values = [column_values(batch, entry.name, entry.column_type) for batch in cut]
+            values = [column_values(batch, column, column_type) for batch in cut]
             if any(value is None for value in values):
                 raise CorruptIndexError(
-                    f"column {entry.name} of {file.path} must convert to the type of its zones, {entry.column_type}"
+                    f"column {column} of {file.path} must convert to the type of its zones, {column_type}"
                 )
             yield pa.chunked_array(values)
 
@@ -201,16 +199,12 @@ def is_in_zone(
     column_type: pa.DataType,
 ) -> bool:
     """Whether a zone's filter has all values of its rows, deleted ones too, and `has_null` is true if a row is null."""
-    row, stop = int(zones.positions.zone_starts[zone]), int(zones.positions.zone_stops[zone])
-    has_null = bool(zones.positions.has_null[zone])
-    with dataset.open(fragment.path, fragment.fingerprint) as data:
-        for batch in data.column_batches([column], row, stop):
-            values = column_values(batch, column, column_type)
-            if values is None or (values.null_count and not has_null):
-                return False
-            if not zones.check_zone(zone, hashing.hash_array(values)).all():
-                return False
-    return True
+    try:
+        (values,) = _zone_values(dataset, fragment, zones.positions[np.array([zone])], column, column_type)
+    except CorruptIndexError:
+        return False
+    is_told = not values.null_count or bool(zones.positions.has_null[zone])
+    return is_told and bool(zones.check_zone(zone, hashing.hash_array(values)).all())
 
 
 def check_imported(
