@@ -516,6 +516,15 @@ def test_metadata_of_format_3(table, place, tmp_path):
     assert index.search(user(7)).num_zones_kept == 1
 
 
+def test_a_damaged_deletion_vector_is_an_error(table, place, tmp_path):
+    delete_rows(table, tmp_path / "v.puffin", {files_of(table)[0]: [0, 1, 5, 17]})
+    index, sound = build(table, place), (tmp_path / "v.puffin").read_bytes()
+    for byte in range(4, sound.index(b"PFA1", 4)):
+        (tmp_path / "v.puffin").write_bytes(sound[:byte] + bytes([sound[byte] ^ 1]) + sound[byte + 1 :])
+        with pytest.raises(DataFileError, match=r"v.puffin must be readable, got a vector of .* with another checksum"):
+            zb.open_index(index.location, dataset=table).to_table("id >= 0")
+
+
 def test_a_folder_whose_metadata_a_catalog_names_is_refused(table, place):
     with pytest.raises(InvalidArgumentError, match="name it iceberg:CATALOG"):
         build(local(table.location()), place)

@@ -248,6 +248,11 @@ def test_a_query_has_the_rows_of_spark_and_its_scans_are_pruned(any_spark, table
         assert ours == theirs, text
 
 
+def test_a_table_whose_name_java_takes_for_that_of_a_with_is_left_alone():
+    other, plain = "WITH `kisi` AS (SELECT 1) SELECT * FROM `k\u0131s\u0131`", "SELECT * FROM `k\u0131s\u0131`"
+    assert (queries.references_of(other), len(queries.references_of(plain))) == ([], 1)
+
+
 def test_a_view_is_read_as_it_was_made(any_spark, tables, tmp_path):
     """In this session its text means something else: by another setting, and by another table of the name."""
     zb = ZoneBloom(any_spark)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
 
 _FILE = re.compile(r"file:(//)?(?=/)")
+_WORD = 4
+"""Bytes of the size before a deletion vector, and of the CRC-32 behind it."""
 _CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.", "sqlalchemy.", "thrift.")
 """Modules whose exceptions a FileIO or a catalog raises for an unreachable store; they are no OSError."""
 _UNFIT = (ValueError, TypeError, NotImplementedError, LookupError, AttributeError, OverflowError)
@@ -428,7 +431,14 @@ def _vectors(payload: bytes) -> dict[str, NDArray[np.int64]]:
     from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file  # noqa: PLC0415 - an extra
     from pyiceberg.table.puffin import PuffinFile  # noqa: PLC0415 - an extra
 
-    vectors = deletion_vectors_from_puffin_file(PuffinFile(payload))
+    puffin = PuffinFile(payload)
+    for blob in puffin.footer.blobs:  # pyiceberg 0.12 checks none
+        data = puffin.get_blob_payload(blob)
+        size = int.from_bytes(data[:_WORD], "big")
+        body, checksum = data[_WORD : _WORD + size], data[_WORD + size :]
+        if zlib.crc32(body).to_bytes(_WORD, "big") != checksum:
+            raise ValueError(f"a vector of {blob.properties.get('referenced-data-file')} with another checksum")
+    vectors = deletion_vectors_from_puffin_file(puffin)
     return {vector.referenced_data_file: vector.to_vector().to_numpy().astype(np.int64) for vector in vectors}
 
 

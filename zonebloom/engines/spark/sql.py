@@ -102,6 +102,9 @@ def references_of(text: str) -> list[Reference]:
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         return []
     own = {query.alias.lower() for query in trees[0].find_all(exp.CTE)}
+    names = [*own, *(table.name for table in trees[0].find_all(exp.Table))]
+    if own and not all(map(str.isascii, names)):  # to Java, which compares them, the dotless i of Turkish is an i
+        return []
     return sorted(_references(text, trees[0], own), key=lambda reference: reference.start)
 
 
