@@ -110,10 +110,10 @@ def _measure(result: Result, folder: Path, num_rows: int, *, is_last: bool) -> l
 
 
 def _asks_directory(segment: LocatorSegment, hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> float:
-    """The share of single keys that read the directory first on a local disk: theirs may be any of three pages."""
+    """The share of single keys that read the directory first on a local disk: those of more than 4 pages."""
     bounds = (pair_bounds(value, segment.layout.zone_bits) for value in hashes[:20_000].tolist())
     windows = np.array([segment.layout.window(*pair) for pair in bounds])
-    return float((windows[:, 1] - windows[:, 0] > 1).mean())
+    return float((windows[:, 1] - windows[:, 0] > 4).mean())
 
 
 def _batches(num_rows: int) -> list[pa.Array]:

@@ -104,45 +104,30 @@ def test_no_rows_change_nothing():
 
 @pytest.mark.parametrize("num_hashes", [0, 1, 2, 50])
 def test_check_zones_equals_the_reference(num_hashes):
-    hashes = random_hashes(900)
-    filters, valid_counts = garbage(9, 8)
-    each = np.arange(900, dtype=np.uint32)
-    zones.insert_dictionary_into_zones(filters, valid_counts, hashes, each, num_rows=900, rows_per_zone=100)
-    probes = np.concatenate([random_hashes(num_hashes), hashes[250:251][:num_hashes]])
-    expected = [any(reference.filter_check(f, h) for h in probes.tolist()) for f in filters.tolist()]
-    assert sbbf.check_zones(filters, probes).tolist() == expected
-    starts = np.arange(9, dtype=np.uint64) * np.uint64(8 * 32)
-    sizes = np.full(9, 8, np.uint32)
-    assert sbbf.check_zones_at(filters.view(np.uint8).reshape(-1), starts, sizes, probes).tolist() == expected
-    assert num_hashes == 0 or expected[2]
-
-
-def test_check_zones_at_with_filters_of_different_sizes():
-    sizes = [1, 5, 2, 30]
+    sizes = [1, 5, 2, 30, 30]
     hashes = [random_hashes(4 * size) for size in sizes]
-    filters = [reference.filter_of(h.tolist(), size) for h, size in zip(hashes, sizes, strict=True)]
-    data = np.concatenate([np.array(f, np.uint32).view(np.uint8).reshape(-1) for f in filters])
+    filters = [reference.filter_of(inserted.tolist(), size) for inserted, size in zip(hashes, sizes, strict=True)]
+    data = np.concatenate([np.array(filter_, np.uint32).view(np.uint8).reshape(-1) for filter_ in filters])
     starts = np.cumsum([0, *[32 * size for size in sizes[:-1]]]).astype(np.uint64)
-    for probe in [*random_hashes(40), *(h[0] for h in hashes)]:
-        expected = [reference.filter_check(f, int(probe)) for f in filters]
-        answers = sbbf.check_zones_at(data, starts, np.array(sizes, np.uint32), np.array([probe]))
-        assert answers.tolist() == expected
+    for own in hashes:
+        probes = np.concatenate([random_hashes(num_hashes), own[:1][:num_hashes]])
+        expected = [any(reference.filter_check(filter_, probe) for probe in probes.tolist()) for filter_ in filters]
+        assert sbbf.check_zones(data, starts, np.array(sizes, np.uint32), probes).tolist() == expected
 
 
 def test_no_zones():
     nothing = np.empty(0, np.uint64)
-    assert sbbf.check_zones(np.zeros((0, 4, 8), np.uint32), random_hashes(3)).tolist() == []
-    assert sbbf.check_zones_at(np.empty(0, np.uint8), nothing, np.empty(0, np.uint32), random_hashes(3)).tolist() == []
+    assert sbbf.check_zones(np.empty(0, np.uint8), nothing, np.empty(0, np.uint32), random_hashes(3)).tolist() == []
     assert split_block.measured_fpp(np.zeros((0, 4, 8), np.uint32)).tolist() == []
 
 
 @pytest.mark.parametrize(
     ("start", "size"), [(0, 5), (32, 4), ((1 << 64) - 32, 1), ((1 << 64) - 1, 4), (0, 0), (129, 1)]
 )
-def test_check_zones_at_reads_nothing_outside_the_data(start, size):
+def test_check_zones_reads_nothing_outside_the_data(start, size):
     data = np.zeros(128, np.uint8)
     with pytest.raises(InvalidArgumentError, match="inside data"):
-        sbbf.check_zones_at(data, np.array([start], np.uint64), np.array([size], np.uint32), random_hashes(1))
+        sbbf.check_zones(data, np.array([start], np.uint64), np.array([size], np.uint32), random_hashes(1))
 
 
 # --- whole filters ----------------------------------------------------------------------------------------------------
@@ -212,8 +197,7 @@ def insert(**changes):
         (lambda: sbbf.filter_insert(READ_ONLY, random_hashes(1)), "writable"),
         (lambda: sbbf.filter_insert(BLOCKS, np.zeros(3, np.int64)), "hashes must be .* uint64"),
         (lambda: sbbf.filter_check(BLOCKS.astype(np.uint64), random_hashes(1)), "blocks must be .* uint32"),
-        (lambda: sbbf.check_zones(BLOCKS, random_hashes(1)), "filters must be .* 3 dimension"),
-        (lambda: sbbf.check_zones_at(KEYS, COUNTS, np.ones(1, np.uint32), random_hashes(1)), "num_blocks must have 2"),
+        (lambda: sbbf.check_zones(KEYS, COUNTS, np.ones(1, np.uint32), random_hashes(1)), "num_blocks must have 2"),
         (lambda: split_block.fold(FILTERS, 3), "factor must divide"),
         (lambda: split_block.fold(FILTERS, 0), "factor must divide"),
         (lambda: insert(num_rows=11), "num_rows must be from 0 to 10"),

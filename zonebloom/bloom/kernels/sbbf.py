@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zonebloom.bloom.kernels import U, kernel, subroutine
+from zonebloom.bloom.kernels import U, kernel
 from zonebloom.bloom.kernels.blocks import block_check, block_index, filter_insert_batch
 from zonebloom.bloom.kernels.checks import check_array, check_filters
 from zonebloom.bloom.kernels.vector import load_u32, load_u64, store_u8, store_u64
@@ -28,15 +28,6 @@ from zonebloom.ground.errors import InvalidArgumentError
 
 _0, _1, _32 = U(0), U(1), U(32)
 _GOLDEN = U(0x9E3779B97F4A7C15)
-
-
-@subroutine
-def _any_may_be_in(blocks: Any, num_blocks: Any, hashes: Any, count: Any) -> Any:
-    for index in range(count):
-        hash_ = load_u64(hashes, index)
-        if block_check(blocks + block_index(hash_, num_blocks) * _32, hash_):
-            return _1
-    return _0
 
 
 @kernel
@@ -52,18 +43,16 @@ def _filter_check(blocks: Any, num_blocks: Any, hashes: Any, count: Any, answers
 
 
 @kernel
-def _check_zones(filters: Any, num_filters: Any, num_blocks: Any, hashes: Any, count: Any, answers: Any) -> None:
-    for index in range(num_filters):
-        store_u8(answers, index, _any_may_be_in(filters + index * num_blocks * _32, num_blocks, hashes, count))
-
-
-@kernel
-def _check_zones_at(
+def _check_zones(
     data: Any, starts: Any, nums_blocks: Any, num_filters: Any, hashes: Any, count: Any, answers: Any
 ) -> None:
-    for index in range(num_filters):
-        num_blocks = load_u32(nums_blocks, index)
-        store_u8(answers, index, _any_may_be_in(data + load_u64(starts, index), num_blocks, hashes, count))
+    for filter_ in range(num_filters):
+        blocks, num_blocks = data + load_u64(starts, filter_), load_u32(nums_blocks, filter_)
+        for index in range(count):
+            hash_ = load_u64(hashes, index)
+            if block_check(blocks + block_index(hash_, num_blocks) * _32, hash_):
+                store_u8(answers, filter_, _1)
+                break
 
 
 @kernel
@@ -130,36 +119,16 @@ def filter_check(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64])
     return answers
 
 
-def check_zones(filters: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """For each filter: true if any of `hashes` may be in it, false if certainly none is.
-
-    Hashes sorted by value visit the blocks of a filter in order, which is kinder to memory.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a dtype or shape does not fit.
-
-    Notes
-    -----
-    Spec: specs/sbbf.md#check_zones
-    """
-    check_filters("filters", filters)
-    check_array("hashes", hashes, np.uint64)
-    num_filters, num_blocks, _ = filters.shape
-    answers = np.zeros(num_filters, np.bool_)
-    if num_filters and len(hashes):
-        _check_zones(filters, num_filters, num_blocks, hashes, len(hashes), answers)
-    return answers
-
-
-def check_zones_at(
+def check_zones(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.uint64],
     num_blocks: npt.NDArray[np.uint32],
     hashes: npt.NDArray[np.uint64],
 ) -> npt.NDArray[np.bool_]:
-    """`check_zones` for filters of different sizes: filter i has `num_blocks[i]` blocks from byte `starts[i]`.
+    """For each filter: true if any of `hashes` may be in it, false if certainly none is.
+
+    Filter i has `num_blocks[i]` blocks from byte `starts[i]` of `data`. Hashes sorted by value visit the blocks of a
+    filter in order, which is kinder to memory.
 
     Raises
     ------
@@ -168,7 +137,7 @@ def check_zones_at(
 
     Notes
     -----
-    Cost: as `check_zones`, and one pass over `starts`. Spec: specs/sbbf.md#check_zones
+    Spec: specs/sbbf.md#check_zones
     """
     check_array("data", data, np.uint8)
     check_array("starts", starts, np.uint64)
@@ -177,16 +146,14 @@ def check_zones_at(
     if len(starts) != len(num_blocks):
         raise InvalidArgumentError(f"num_blocks must have {len(starts)} items, one a filter", got=len(num_blocks))
     answers = np.zeros(len(starts), np.bool_)
-    if not len(starts):
-        return answers
     # Two comparisons instead of a sum: a sum of a hostile start and a size could wrap around.
     num_bytes = num_blocks.astype(np.uint64) * U(32)
     if not num_blocks.all() or (num_bytes > len(data)).any() or (starts > U(len(data)) - num_bytes).any():
         raise InvalidArgumentError(
             "every filter must have blocks and lie inside data", got=f"{len(data)} bytes of data"
         )
-    if len(hashes):
-        _check_zones_at(data, starts, num_blocks, len(starts), hashes, len(hashes), answers)
+    if len(starts) and len(hashes):
+        _check_zones(data, starts, num_blocks, len(starts), hashes, len(hashes), answers)
     return answers
 
 

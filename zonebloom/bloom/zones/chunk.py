@@ -75,10 +75,8 @@ class FilterChunk:
         """For each zone, whether any of `hashes` may have been inserted; by a kernel, which is faster for many."""
         from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - loaded once it is worth it
 
-        if self.filters is not None:
-            return kernels.check_zones(self.filters, hashes)
         starts, num_blocks = (self.starts * 4).astype(np.uint64), self.num_blocks.astype(np.uint32)
-        return kernels.check_zones_at(self.words.view(np.uint8), starts, num_blocks, hashes)
+        return kernels.check_zones(self.words.view(np.uint8), starts, num_blocks, hashes)
 
     def blocks(self, zone: int) -> NDArray[np.uint32]:
         """The filter of one zone, shape `(num_blocks, 8)`."""

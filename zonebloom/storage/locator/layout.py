@@ -86,7 +86,7 @@ class LocatorLayout:
         return last_at_most(self.roots, pair)
 
     def window(self, least: int, greatest: int) -> tuple[int, int]:
-        """The first and the last page that can hold pairs from `least` to `greatest`, by interpolation.
+        """The half-open range of the pages that can hold pairs from `least` to `greatest`, by interpolation.
 
         There must be `deviations`.
 
@@ -97,7 +97,7 @@ class LocatorLayout:
             end = self.place(greatest)
         first = -((self.deviations[begin][1] - self._position(begin, least)) // _PARTS) - 1
         last = (self._position(end, greatest) - self.deviations[end][0]) // _PARTS
-        return self._page(begin, first), self._page(end, last)
+        return self._page(begin, first), self._page(end, last) + 1
 
     def _position(self, number: int, pair: int) -> int:
         """The interpolated position of a pair among the pages of a directory page, in 1/256 page."""

@@ -41,8 +41,8 @@ _FEW_HASHES = 16
 """Hashes that NumPy looks up as fast as a kernel is called."""
 _SECONDS_A_HASH = 25e-6
 """NumPy's."""
-_PAGES_A_KEY = 2
-"""Pages that a key reads by the directory: one of the directory and one of pairs."""
+_PAGES_A_KEY = 4
+"""Most pages that a key may read without the directory: of uniform hashes, interpolation gives 1 to 3."""
 _FEW_OF_ALL = 10
 """A list with more keys than a tenth of the pages reads most of the file: its directory is little more."""
 _PAGES_AT_ONCE = 4096
@@ -147,12 +147,15 @@ class LocatorSegment(ZoneFilters):
     # --- a few keys ---------------------------------------------------------------------------------------------------
 
     def _few(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
-        bounds = [pair_bounds(value, self.layout.zone_bits) for value in hashes.tolist()]
-        runs = self._windows(bounds) or self._page_runs(bounds)
+        runs = self._windows(hashes)
+        if runs is None:
+            begins, ends = self._page_ranges(hashes)
+            runs = list(zip(begins.tolist(), ends.tolist(), strict=True))
         pages = self._read_runs(runs)
         keys, zones = [], []
-        for key, ((begin, end), (least, greatest)) in enumerate(zip(runs, bounds, strict=True)):
-            firsts = [first_pair(pages[number]) for number in range(begin, end + 1)]
+        for key, ((begin, end), value) in enumerate(zip(runs, hashes.tolist(), strict=True)):
+            least, greatest = pair_bounds(value, self.layout.zone_bits)
+            firsts = [first_pair(pages[number]) for number in range(begin, end)]
             for place in range(last_at_most(firsts, least), last_at_most(firsts, greatest) + 1):
                 page_zones = zones_in_page(pages[begin + place], least, greatest)
                 if len(page_zones):
@@ -163,37 +166,12 @@ class LocatorSegment(ZoneFilters):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return np.concatenate(keys), np.concatenate(zones)
 
-    def _windows(self, bounds: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
-        """As `_page_runs`, with some pages more, but without a read; None if the directory costs less."""
-        if not self.layout.deviations:
-            return None
-        runs = [self.layout.window(least, greatest) for least, greatest in bounds]
-        num_bytes = sum(end + 1 - begin for begin, end in runs) * PAGE_BYTES
-        of_keys = _PAGES_A_KEY * PAGE_BYTES
-        limit = ROUND_BYTES + len(bounds) * of_keys if self._store.is_remote else of_keys
-        return runs if num_bytes <= limit else None
-
-    def _page_runs(self, bounds: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """For the bounds of each key the first and the last page that can hold pairs between, from the directory."""
-        runs = [(self.layout.place(least), self.layout.place(greatest)) for least, greatest in bounds]
-        pages = self._read_runs(runs, self.layout.num_pages)
-
-        def page_of(number: int, bound: int) -> int:
-            first = number * FIRSTS_PER_PAGE
-            firsts = memoryview(pages[number]).cast("Q")[: min(FIRSTS_PER_PAGE, self.layout.num_pages - first)]
-            return first + last_at_most(firsts, bound)
-
-        return [
-            (page_of(begin, least), page_of(end, greatest))
-            for (begin, end), (least, greatest) in zip(runs, bounds, strict=True)
-        ]
-
-    def _read_runs(self, runs: Sequence[tuple[int, int]], base: int = 0) -> dict[int, bytes]:
-        """The pages from the first to the last of each run, checked, by number; `base` pages come before them."""
-        spans = joined_runs((begin, end + 1) for begin, end in runs)
-        ranges = [((base + begin) * PAGE_BYTES, (stop - begin) * PAGE_BYTES) for begin, stop in spans]
+    def _read_runs(self, runs: Sequence[tuple[int, int]]) -> dict[int, bytes]:
+        """The pages of half-open runs, checked, by number."""
+        spans = joined_runs(runs)
+        ranges = [(begin * PAGE_BYTES, (stop - begin) * PAGE_BYTES) for begin, stop in spans]
         numbers = [number for span in spans for number in range(*span)]
-        return dict(zip(numbers, self.sealed.read(ranges, [base + number for number in numbers]), strict=True))
+        return dict(zip(numbers, self.sealed.read(ranges, numbers), strict=True))
 
     # --- many keys ----------------------------------------------------------------------------------------------------
 
@@ -215,15 +193,25 @@ class LocatorSegment(ZoneFilters):
         self._check_zone(int(zones[:num_pairs].max(initial=0)))
         return order[keys[:num_pairs].view(np.int64)], zones[:num_pairs].view(np.int64)
 
-    def _page_ranges(self, ascending: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """For each hash the half-open range of the pages that can hold pairs of its key; bounds ascend."""
-        if self._store.is_remote and len(ascending) * _FEW_OF_ALL <= self.layout.num_pages:
-            windows = self._windows([pair_bounds(value, self.layout.zone_bits) for value in ascending.tolist()])
-            if windows is not None:
-                begins, ends = np.array(windows, np.uint64).T
-                return np.ascontiguousarray(begins), ends + np.uint64(1)
+    # --- pages of a key -----------------------------------------------------------------------------------------------
+
+    def _windows(self, hashes: NDArray[np.uint64]) -> list[tuple[int, int]] | None:
+        """As `_page_ranges`, by interpolation, without a read; None if the directory is little beside the pages."""
+        layout, is_remote = self.layout, self._store.is_remote
+        if not layout.deviations or len(hashes) > max(_FEW_HASHES, is_remote * layout.num_pages // _FEW_OF_ALL):
+            return None
+        windows = [layout.window(*pair_bounds(value, layout.zone_bits)) for value in hashes.tolist()]
+        num_more = sum(end - begin for begin, end in windows) - _PAGES_A_KEY * len(hashes)
+        return windows if num_more * PAGE_BYTES <= ROUND_BYTES * is_remote else None
+
+    def _page_ranges(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """For each hash the half-open range of the pages that can hold pairs of its key."""
+        windows = self._windows(hashes)
+        if windows is not None:
+            begins, ends = np.ascontiguousarray(np.array(windows, np.uint64).T)
+            return begins, ends
         zone_bits, firsts = np.uint64(self.layout.zone_bits), self.firsts
-        least = ascending >> np.uint64(WIDE_ZONE_BITS) << zone_bits
+        least = hashes >> np.uint64(WIDE_ZONE_BITS) << zone_bits
         greatest = least | ((np.uint64(1) << zone_bits) - np.uint64(1))
         begins = np.maximum(firsts.searchsorted(least, "right"), 1) - 1
         ends = begins + 1
@@ -242,8 +230,10 @@ class LocatorSegment(ZoneFilters):
             A page of the directory is damaged, or they are not in order.
         """
         start = self.layout.num_pages
-        words = self.read_pages(start, start + self.layout.num_directory_pages).view("<u8")[:, :FIRSTS_PER_PAGE]
-        firsts = words.reshape(-1)[:start].astype(np.uint64)
+        with reading(f"segment {self.entry.path}"):
+            pages = self._read_runs([(start, start + self.layout.num_directory_pages)])
+        words = np.frombuffer(b"".join(pages.values()), "<u8").reshape(len(pages), -1)
+        firsts = words[:, :FIRSTS_PER_PAGE].reshape(-1)[:start].astype(np.uint64)
         if (firsts[1:] <= firsts[:-1]).any():
             raise CorruptIndexError(f"segment {self.entry.path} must have its pages in order")
         return firsts
