@@ -48,11 +48,15 @@ def loaded_by_the_command(*arguments: object) -> set[str]:
     return loaded_by("from zonebloom import cli\nassert cli.run() == 0", *arguments)
 
 
-@pytest.fixture(params=["zones", "slices"])
+OPTIONS = {"zones": {"rows_per_zone": 256}, "slices": {"rows_per_zone": 1}, "locator": {"kind": "locator"}}
+"""Those with which a build makes segments of each kind; it slices no few zones."""
+
+
+@pytest.fixture
 def lake(flat_lake, request):
-    index = build_index(flat_lake.root, "user_id", rows_per_zone=256)
-    if request.param == "slices":
-        index.optimize()
+    kind = getattr(request, "param", "zones")
+    index = build_index(flat_lake.root, "user_id", **OPTIONS[kind])
+    assert index.indexed_columns()[0].segments.keys() == {kind}
     return flat_lake
 
 
@@ -67,6 +71,7 @@ def test_the_command_sets_numpy_up_before_it_is_loaded():
     assert run_python(code, "--help").stdout.splitlines()[-1] == "1"
 
 
+@pytest.mark.parametrize("lake", OPTIONS, indirect=True)
 def test_a_search_of_one_key_loads_nothing_that_it_has_no_need_of(lake):
     bar = loaded_by("import click, pyarrow, xxhash")
     loaded = loaded_by_the_command("search", lake.root, "-w", "user_id = 'nobody'") - bar
@@ -77,6 +82,7 @@ def test_a_search_of_one_key_loads_nothing_that_it_has_no_need_of(lake):
     assert not loaded & (SLOW | ONLY_FOR_ROWS | MODULES_OF_OTHER_WORK)
 
 
+@pytest.mark.parametrize("lake", ["zones", "slices"], indirect=True)
 def test_work_on_few_keys_loads_no_compiler(lake):
     code = f"""
 import sys, numpy as np, pyarrow as pa, zonebloom as zb

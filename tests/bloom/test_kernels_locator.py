@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from tests import reference
 from tests.depth import at_depth, some
-from zonebloom.bloom.kernels.locator import DROPPED, decode_pages, encode_pages, find_pairs
+from zonebloom.bloom.kernels.locator import decode_pages, encode_pages, find_pairs
 from zonebloom.bloom.kernels.pairs import PartitionedRuns, merge_runs, pack_pairs, partition_pairs, sort_pairs
 from zonebloom.bloom.locator_pages import MAX_PAIRS, MAX_ZONES, likely_pages, pair_bounds, zone_bits_for, zones_in_page
-from zonebloom.errors import InvalidArgumentError
 
 RANDOM = np.random.default_rng(20261122)
 SIZES = [0, 1, 2, 31, 32, 33, 988, 989, 990, 2000, (1 << 14) + 1, 70_000]
@@ -187,17 +186,6 @@ def test_pairs_without_room_are_left(num_pages):
     assert np.array_equal(room, whole[:num_pages])
 
 
-def test_decoding_renumbers_and_drops_zones():
-    pairs = sorted_pairs(random_hashes(3000), 100)
-    pages, zone_bits = encoded(pairs, 7), 7
-    numbers = np.arange(50, 150, dtype=np.uint32)
-    numbers[::3] = DROPPED
-    back = np.empty(len(pages) * MAX_PAIRS, np.uint64)
-    count = decode_pages(pages, 100, zone_bits, back, numbers)
-    zones = pairs & np.uint64(MAX_ZONES - 1)
-    assert np.array_equal(back[:count], (pairs + np.uint64(50))[zones % np.uint64(3) != 0])
-
-
 # --- searching --------------------------------------------------------------------------------------------------------
 
 
@@ -280,52 +268,3 @@ def test_no_page_makes_a_kernel_read_or_write_outside(seed, how):
         assert ((decoded & np.uint64(MAX_ZONES - 1)) < num_zones).all()
     for key_hash in hashes[::50].tolist():
         assert len(zones_in_page(pages[victim].tobytes(), *pair_bounds(key_hash, zone_bits))) <= MAX_PAIRS
-
-
-HASHES = np.zeros(5, np.uint64)
-ROOM = np.zeros(8, np.uint64)
-FLAGS = np.zeros(8, np.bool_)
-PAGES = np.zeros((2, 4096), np.uint8)
-BEGUN = np.zeros(2, np.uint64)
-
-
-def runs(*starts):
-    return PartitionedRuns([HASHES], [np.array(starts, np.uint32)], width=63)
-
-
-def found(begins=HASHES, ends=HASHES, zones=ROOM):
-    return find_pairs(PAGES, HASHES, begins, ends, 3, ROOM, zones)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: pack_pairs(HASHES, ROOM[:5], FLAGS, rows_per_zone=2), "pairs must have at least 6 items, got 5"),
-        (lambda: pack_pairs(HASHES, ROOM, FLAGS[:2], rows_per_zone=2), "has_null must have at least 3 items, got 2"),
-        (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=0), "rows_per_zone must be from 1"),
-        (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, first_fill=2), "first_fill must be"),
-        (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, first_zone=MAX_ZONES - 2), "first_zone must be"),
-        (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, validity=np.zeros(0, np.uint8)), "validity must"),
-        (lambda: sort_pairs(HASHES.copy(), ROOM[:4]), "target must have at least 5 items, got 4"),
-        (lambda: partition_pairs(HASHES, ROOM, 11), "partition_bits must be from 0 to 10, got 11"),
-        (lambda: runs(0, 3, 2), "bounds must ascend to at most the end"),
-        (lambda: runs(0, 2, 6), "bounds must ascend to at most the end"),
-        (lambda: runs(0, 2, 5).merge(0, 3, ROOM), "stop must be from 0 to 2"),
-        (lambda: runs(0, 2, 5).merge(1, 2, ROOM[:2]), "at least 3 items, got 2"),
-        (lambda: merge_runs([HASHES, HASHES], ROOM[:8]), "merged must have at least 10 items, got 8"),
-        (lambda: merge_runs([HASHES[::2]], ROOM), "runs must be a C-contiguous NumPy array of uint64"),
-        (lambda: encode_pages(HASHES, 24, PAGES, BEGUN), "zone_bits must be from 0 to 23"),
-        (lambda: encode_pages(HASHES, 3, PAGES, BEGUN[:1]), "begun must have at least 2 items, got 1"),
-        (lambda: encode_pages(HASHES, 3, PAGES, BEGUN + np.uint64(3)), "pages begun must be from 0 to 2, got 3"),
-        (lambda: encode_pages(HASHES, 3, PAGES[:, :4000].copy(), BEGUN), "4096 bytes each, got 4000"),
-        (lambda: decode_pages(PAGES, 9, 3, np.zeros(4000, np.uint64)), "num_zones must be from 0 to 8"),
-        (lambda: decode_pages(PAGES, 8, 3, ROOM), "pairs must have at least 1978 items, got 8"),
-        (lambda: decode_pages(PAGES, 8, 3, np.zeros(4000, np.uint64), np.zeros(7, np.uint32)), "8 items, got 7"),
-        (lambda: found(begins=HASHES[:1]), "begins must have at least 5 items, got 1"),
-        (lambda: found(ends=ROOM + np.uint64(3)), "pages must be from 0 to 2, got 3"),
-        (lambda: found(zones=ROOM[:4]), "zones must have at least 8 items, got 4"),
-    ],
-)
-def test_arrays_that_do_not_fit_are_refused(call, message):
-    with pytest.raises(InvalidArgumentError, match=message):
-        call()

@@ -11,7 +11,6 @@ from tests import reference
 from tests.depth import at_depth
 from zonebloom.bloom.kernels.sbbf import filter_check
 from zonebloom.bloom.kernels.slices import find_live_zone, probe_rows, slice_zones, unslice_zones
-from zonebloom.errors import InvalidArgumentError
 
 RANDOM = np.random.default_rng(20260804)
 
@@ -106,34 +105,3 @@ def test_no_zones_change_nothing(row_bytes):
     unslice_zones(rows, np.zeros((0, 1, 8), np.uint32))
     probe_rows(rows, np.zeros(1, np.uint64), num_zones=0, out=np.zeros(0, np.uint8))
     assert (rows == 0xA5).all()
-
-
-FILTERS = np.zeros((20, 2, 8), np.uint32)
-ROWS = np.zeros((512, 3), np.uint8)
-HASHES = np.zeros(2, np.uint64)
-WIDE = np.zeros((512, 64), np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: slice_zones(FILTERS, ROWS, 4), "first_zone must be a multiple of 8, got 4"),
-        (lambda: slice_zones(FILTERS, ROWS, -8), "first_zone must be"),
-        (lambda: slice_zones(FILTERS, ROWS, 8), "bit rows of at least 4 bytes, got 3"),
-        (lambda: slice_zones(FILTERS, np.zeros((256, 3), np.uint8)), "512 bit rows"),
-        (lambda: slice_zones(FILTERS, np.zeros((100, 3), np.uint8)), "256 bit rows a block, got 100"),
-        (lambda: slice_zones(FILTERS, np.zeros((512, 6), np.uint8)[:, :3]), "strides"),
-        (lambda: unslice_zones(ROWS, np.zeros((25, 2, 8), np.uint32)), "at least 4 bytes"),
-        (lambda: unslice_zones(np.zeros((0, 3), np.uint8), FILTERS), "256 bit rows a block, got 0"),
-        (lambda: probe_rows(ROWS, HASHES, num_zones=25, out=np.zeros(4, np.uint8)), "at least 4 bytes"),
-        (lambda: probe_rows(ROWS, HASHES, num_zones=20, out=np.zeros(2, np.uint8)), "out must have 3 bytes"),
-        (lambda: probe_rows(ROWS, HASHES.view(np.int64), num_zones=20, out=np.zeros(3, np.uint8)), "hashes must be"),
-        (lambda: find_live_zone(ROWS, HASHES, live=np.zeros(3, np.uint8), out=np.zeros(2, bool)), "multiple of 64"),
-        (lambda: find_live_zone(ROWS, HASHES, live=np.zeros(4, np.uint8), out=np.zeros(2, bool)), "at least 4 bytes"),
-        (lambda: find_live_zone(WIDE, HASHES, live=np.zeros(64, np.uint8), out=np.zeros(3, bool)), "out must have 2"),
-        (lambda: probe_rows(ROWS, HASHES, num_zones=-1, out=np.zeros(0, np.uint8)), "num_zones must be"),
-    ],
-)
-def test_arrays_that_do_not_fit_are_refused(call, message):
-    with pytest.raises(InvalidArgumentError, match=message):
-        call()

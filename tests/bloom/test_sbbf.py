@@ -69,13 +69,6 @@ def test_values_of_a_dictionary_and_a_slice():
     assert filter_.check(pa.array(["a", "b", "c"]).slice(1)).to_pylist() == [True, True]
 
 
-def test_no_values():
-    filter_ = Sbbf.with_blocks(1)
-    filter_.insert(pa.array([], pa.string()))
-    assert filter_.check(pa.array([], pa.string())).equals(pa.array([], pa.bool_()))
-    assert filter_.fpp() == 0
-
-
 def test_fold_to_fpp_is_the_least_folding_that_meets_it():
     filter_ = filled(1024, random_hashes(500))
     folded = filter_.fold_to_fpp(0.001)
@@ -150,7 +143,3 @@ def test_only_filters_unite_and_compare():
         filter_ |= bytes(32)
     with pytest.raises(TypeError):
         hash(filter_)
-
-
-def test_repr_says_how_full_it_is():
-    assert repr(Sbbf.with_blocks(2)) == "Sbbf(num_blocks=2, num_bytes=64, fpp=0)"

@@ -6,7 +6,6 @@ import datetime as dt
 import pickle
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -77,28 +76,6 @@ def test_repr_shows_the_tree_and_the_first_values():
     assert repr(A & ~IsNull("b")) == "And(Equals('a', 1), Not(IsNull('b')))"
     assert repr(IsIn("c", range(9))) == "IsIn('c', [0, 1, 2, 3, 4, … 9 values])"
     assert repr(IsIn("c", pa.array([1, None]))) == "IsIn('c', [1, None])"
-
-
-@pytest.mark.parametrize(
-    ("values", "wanted"),
-    [
-        ([1, None, 1], [1, None, 1]),
-        ((1, "x", 2.5), [1, "x", 2.5]),
-        ({7}, [7]),
-        ((value for value in "ab"), ["a", "b"]),
-        (range(3), [0, 1, 2]),
-        (np.array([1, 2], np.uint8), pa.array([1, 2], pa.uint8())),
-        (np.array(["a", None], object), ["a", None]),
-        (pa.array(["a"]), pa.array(["a"])),
-        (pa.chunked_array([[1], [2]]), pa.array([1, 2])),
-        (pl.Series([1, 2]), pa.array([1, 2])),
-        ([], []),
-    ],
-)
-def test_isin_takes_any_collection(values, wanted):
-    got = IsIn("a", values).values
-    assert type(got) is type(wanted)
-    assert got == wanted
 
 
 def test_isin_does_not_copy_millions_of_values():

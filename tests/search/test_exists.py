@@ -126,23 +126,6 @@ def test_a_million_values(build):
     assert time.process_time() - started < 20
 
 
-def test_a_few_misfits_do_not_slow_a_million_values(build):
-    index = build(pa.array(range(100), pa.int32()), rows_per_zone=64)
-    probes = np.arange(300_000, dtype=np.int64)
-    probes[::50_000] = 2**40
-    started = time.process_time()
-    answers = index.exists("c", probes)
-    assert time.process_time() - started < 5
-    assert answers.to_numpy(zero_copy_only=False)[1:100].all()
-    assert not answers[0].as_py()
-    floats = probes.astype(np.float64)
-    floats[7] = 7.5
-    started = time.process_time()
-    assert index.exists("c", floats)[7].as_py()
-    assert not index.exists("c", floats)[0].as_py()
-    assert time.process_time() - started < 10
-
-
 NUMBERS = range(30_000)
 MOSTLY_MISFITS = {
     "moments of a finer unit": (pa.timestamp("us"), pa.array(NUMBERS, pa.timestamp("ns")), [0, 1000, 2000, 3000, 4000]),

@@ -135,19 +135,6 @@ def test_a_missing_or_longer_file_of_the_index_keeps_everything(root, kind, is_l
     check_honest(root)
 
 
-def test_swapped_segments_are_found(root):
-    """A whole, sound segment of another column in the place of one."""
-    index = zb.build_index(root, "c", rows_per_zone=5, overwrite=True, workers=1)
-    first, second = sorted((index_of(root) / "columns").rglob("*.arrow"))
-    data = first.read_bytes(), second.read_bytes()
-    first.write_bytes(data[1])
-    second.write_bytes(data[0])
-    with pytest.warns(RuntimeWarning):
-        result = zb.open_index(root).search("c = 31")
-    assert result.num_rows_kept == ROWS
-    assert index.version == 2
-
-
 # --- versions -------------------------------------------------------------------------------------------------------
 
 
