@@ -76,7 +76,7 @@ def test_an_element_with_two_names_is_refused():
     element = thrift.write_struct({4: (thrift.BINARY, b"first")})[:-1] + b"\x08\x08\x04last" + thrift.STOP
     root = thrift.write_struct({4: (thrift.BINARY, b"schema"), 5: (thrift.I32, 1)})
     footer = thrift.write_struct({2: (thrift.LIST, thrift.write_list(thrift.STRUCT, [root, element]))})
-    with pytest.raises(DataFileError, match="must have one name"):
+    with pytest.raises(DataFileError, match="each field once"):
         renamed_footer(footer, read_schema(footer), lambda _: "new", "a.parquet")
 
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from zonebloom.bloom.physical_values import ParquetSbbf, plain_type
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS
-from zonebloom.formats.parquet.row_groups import BLOOM_LENGTH, BLOOM_OFFSET, FILE_PATH, column_metadata, is_encrypted
+from zonebloom.formats.parquet.fields import Chunk, Meta
+from zonebloom.formats.parquet.row_groups import column_metadata, is_encrypted
 from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -92,11 +93,11 @@ def _place(footer: Footer, group: int, leaf: int) -> tuple[int, int] | str | Non
     if is_encrypted(chunk):
         return "its column is encrypted"
     meta = column_metadata(chunk)
-    offset, length = meta.get(BLOOM_OFFSET), meta.get(BLOOM_LENGTH)
+    offset, length = meta.get(Meta.BLOOM_OFFSET), meta.get(Meta.BLOOM_LENGTH)
     if offset is None:
         return None
-    if chunk.get(FILE_PATH):
-        return f"it must be in the same file, got {chunk[FILE_PATH]!r:.80}"
+    if chunk.get(Chunk.FILE_PATH):
+        return f"it must be in the same file, got {chunk[Chunk.FILE_PATH]!r:.80}"
     if length is None and isinstance(offset, int):  # it ends where another part of the file begins
         ends = footer.part_offsets
         length = ends[min(bisect_right(ends, offset), len(ends) - 1)] - offset

@@ -25,8 +25,9 @@ from zonebloom.bloom.sizing import Sizing, check_fpp, num_blocks_for
 from zonebloom.formats.detect import open_dataset
 from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.parquet import thrift
+from zonebloom.formats.parquet.fields import Chunk, FileMeta, Group, Meta
 from zonebloom.formats.parquet.file import DataFile, has_column
-from zonebloom.formats.parquet.row_groups import BLOOM_LENGTH, BLOOM_OFFSET
+from zonebloom.formats.parquet.row_groups import plain_chunk, plain_fields
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.ground.arrow import compute as pc
 from zonebloom.ground.arrow import distinct
@@ -42,10 +43,6 @@ from zonebloom.stores.local_file import LocalFile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_ROW_GROUPS, _ENCRYPTION_OF_FILE = 4, 8
-_COLUMNS = 1
-_PATH, _META_DATA, _ENCRYPTION_OF_CHUNK = 1, 3, (8, 9)
-"""Fields of FileMetaData, RowGroup and ColumnChunk."""
 _MAX_DIGITS = 38
 """Digits of the widest decimal that DuckDB 2.0 has; it reads a wider one as a double."""
 _MAGIC = b"PAR1"
@@ -248,27 +245,20 @@ def _check_copy(path: Path, source: DataFile, filters: Filters) -> None:
 
 def _with_filters(footer: bytes, places: Mapping[tuple[int, int], tuple[int, int]]) -> bytes:
     """The footer with the offset and length of each filter, and all other fields unchanged."""
-    fields, _stop = thrift.written_fields(footer, 0)
-    if _ENCRYPTION_OF_FILE in fields:
-        raise ThriftError("a footer that is signed, whose file is encrypted")
-    groups = []
-    for group, written in enumerate(thrift.written_structs(fields[_ROW_GROUPS][1])):
-        in_group, _stop = thrift.written_fields(written, 0)
-        chunks = [
-            _chunk_with_filter(chunk, *places[group, leaf]) if (group, leaf) in places else chunk
-            for leaf, chunk in enumerate(thrift.written_structs(in_group[_COLUMNS][1]))
-        ]
-        in_group[_COLUMNS] = thrift.structs(chunks)
-        groups.append(thrift.write_struct(in_group))
-    fields[_ROW_GROUPS] = thrift.structs(groups)
-    return thrift.write_struct(fields)
+    fields = plain_fields(footer)
+    groups = thrift.structs_of(fields, FileMeta.ROW_GROUPS)
+    for group, written in enumerate(groups):
+        in_group = thrift.fields_of(written)
+        chunks = thrift.structs_of(in_group, Group.COLUMNS)
+        for leaf, chunk in enumerate(chunks):
+            if (group, leaf) in places:
+                chunks[leaf] = _chunk_with_filter(chunk, *places[group, leaf])
+        groups[group] = thrift.write_struct(in_group | {Group.COLUMNS: thrift.structs(chunks)})
+    return thrift.write_struct(fields | {FileMeta.ROW_GROUPS: thrift.structs(groups)})
 
 
 def _chunk_with_filter(chunk: bytes, offset: int, length: int) -> bytes:
-    fields, _stop = thrift.written_fields(chunk, 0)
-    if fields.keys() & {_PATH, *_ENCRYPTION_OF_CHUNK}:
-        raise ThriftError("a column chunk that is encrypted or in another file")
-    described, _stop = thrift.written_fields(fields[_META_DATA][1], 0)
-    described |= {BLOOM_OFFSET: (thrift.I64, offset), BLOOM_LENGTH: (thrift.I32, length)}
-    fields[_META_DATA] = (thrift.STRUCT, thrift.write_struct(dict(sorted(described.items()))))
-    return thrift.write_struct(fields)
+    fields = plain_chunk(chunk)
+    place: dict[int, thrift.Field] = {Meta.BLOOM_OFFSET: (thrift.I64, offset), Meta.BLOOM_LENGTH: (thrift.I32, length)}
+    described = thrift.write_struct(thrift.fields_of(fields[Chunk.META][1]) | place)
+    return thrift.write_struct(fields | {Chunk.META: (thrift.STRUCT, described)})

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from zonebloom.formats.parquet import thrift
-from zonebloom.formats.parquet.schema import NAME, StoredField
+from zonebloom.formats.parquet.fields import Element
+from zonebloom.formats.parquet.schema import StoredField
 from zonebloom.ground.errors import DataFileError
 
 _HIDDEN = "__zonebloom_hidden_"
@@ -43,34 +44,19 @@ def renamed_footer(
         The footer is damaged, or two of its columns would have one name.
     """
     new: dict[int, tuple[StoredField, str]] = {}
+    parts, done = [], 0
     try:
         _rename(fields, (), name_of, new, location)
-        places = {position: _name_place(footer, field) for position, (field, _name) in new.items()}
+        if all(field.name == name for field, name in new.values()):
+            return footer
+        for position in sorted(new):
+            field, name = new[position]
+            element = thrift.fields_of(field.schema[0]) | {Element.NAME: (thrift.BINARY, name.encode())}
+            parts += [footer[done:position], thrift.write_struct(element)]
+            done = position + len(field.schema[0])
     except (thrift.ThriftError, LookupError, TypeError, AttributeError) as error:  # or other types
         raise DataFileError(f"data file {location} must have a Parquet schema", got=error) from error
-    if all(field.name == name for field, name in new.values()):
-        return footer
-    parts, done = [], 0
-    for position in sorted(new):
-        start, stop = places[position]
-        parts += [footer[done:start], _written(new[position][1].encode())]
-        done = stop
     return b"".join([*parts, footer[done:]])
-
-
-def _written(name: bytes) -> bytes:
-    return thrift.write_list(thrift.BINARY, [name])[1:]  # less the list's head
-
-
-def _name_place(footer: bytes, field: StoredField) -> tuple[int, int]:
-    """The positions of a field's name in the footer, with its length: the first byte, and that after the last."""
-    start = thrift.find_field(footer, field.position, NAME)
-    if start is None:
-        raise thrift.ThriftError("a schema element must have a name")
-    stop = thrift.skip(footer, start, thrift.BINARY)
-    if footer[start:stop] != _written(field.element[NAME]):  # of two names readers use the last
-        raise thrift.ThriftError("a schema element must have one name")
-    return start, stop
 
 
 def _rename(

@@ -11,14 +11,9 @@ import pyarrow as pa
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_ROWS
+from zonebloom.formats.parquet.fields import Meta
 from zonebloom.formats.parquet.footer import read_footer
-from zonebloom.formats.parquet.row_groups import (
-    COMPRESSED_BYTES,
-    DATA_OFFSET,
-    DICTIONARY_OFFSET,
-    column_metadata,
-    is_encrypted,
-)
+from zonebloom.formats.parquet.row_groups import column_metadata, is_encrypted
 from zonebloom.formats.parquet.statistics import bounds_of, null_count, unpacking
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.ground.arrow import parquet as pq
@@ -159,7 +154,8 @@ class DescribedFile:
     def _chunks(self, groups: Sequence[int], leaves: Sequence[int]) -> list[ByteRange]:
         """Offsets and lengths of column chunks."""
         metas = [self._meta(group, leaf) for group in groups for leaf in leaves]
-        return [(meta.get(DICTIONARY_OFFSET) or meta[DATA_OFFSET], meta[COMPRESSED_BYTES]) for meta in metas]
+        starts = [meta.get(Meta.DICTIONARY_OFFSET) or meta[Meta.DATA_OFFSET] for meta in metas]
+        return [(start, meta[Meta.COMPRESSED_BYTES]) for start, meta in zip(starts, metas, strict=True)]
 
     @contextlib.contextmanager
     def _decoding(self, columns: Sequence[str] = ()) -> Iterator[None]:

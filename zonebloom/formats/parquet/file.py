@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from zonebloom.bloom import hashing
 from zonebloom.formats.parquet.described_file import DescribedFile
-from zonebloom.formats.parquet.row_groups import DICTIONARY_OFFSET, ENCODINGS, NUM_VALUES, UNCOMPRESSED_BYTES
+from zonebloom.formats.parquet.fields import Meta
 from zonebloom.ground.arrow import from_numpy, without_views
 from zonebloom.ground.arrow import parquet as pq
 from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, first_line
@@ -269,9 +269,9 @@ class DataFile(DescribedFile):
             return False
         for group in range(len(self.row_group_rows)):
             meta = self._meta(group, leaf)
-            if DICTIONARY_OFFSET not in meta or not _READ_AS_DICTIONARY.issuperset(meta[ENCODINGS]):
+            if Meta.DICTIONARY_OFFSET not in meta or not _READ_AS_DICTIONARY.issuperset(meta[Meta.ENCODINGS]):
                 return False
-            if meta[UNCOMPRESSED_BYTES] > _DICTIONARY_BYTES_PER_VALUE * max(meta[NUM_VALUES], 1):
+            if meta[Meta.BYTES] > _DICTIONARY_BYTES_PER_VALUE * max(meta[Meta.NUM_VALUES], 1):
                 return False
         return True
 

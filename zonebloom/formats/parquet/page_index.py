@@ -15,29 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zonebloom.formats.parquet import thrift
+from zonebloom.formats.parquet.fields import Chunk, Meta, Page
 from zonebloom.formats.parquet.footer import Footer
-from zonebloom.formats.parquet.row_groups import (
-    COMPRESSED_BYTES,
-    DATA_OFFSET,
-    DICTIONARY_OFFSET,
-    ENCODINGS,
-    FILE_PATH,
-    NUM_VALUES,
-    OFFSET_INDEX,
-    column_metadata,
-    is_encrypted,
-)
+from zonebloom.formats.parquet.row_groups import column_metadata, is_encrypted
 from zonebloom.formats.parquet.thrift import Bytes, ThriftError
 from zonebloom.stores.stored_file import StoredFile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_INDEX_LENGTH = 5
-"""Field of a ColumnChunk."""
-_TYPE, _PATH, _CODEC, _ENCODING_STATS = 1, 3, 4, 13
-"""Fields of a ColumnMetaData."""
-_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
+_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGES = 0, 2, (0, 3)
+"""Values of `Page.TYPE`; data pages are of version 1 or 2."""
 DICTIONARY_ENCODINGS = frozenset({2, 8})
 """PLAIN_DICTIONARY and RLE_DICTIONARY: a page has numbers of values on the dictionary page."""
 _MAX_INDEX_BYTES = 1 << 24
@@ -143,29 +131,29 @@ def _chunk_meta(footer: Footer, group: int, leaf: int) -> ChunkMeta | None:
         meta = column_metadata(chunk)
     except ThriftError:
         return None
-    if is_encrypted(chunk) or FILE_PATH in chunk:
+    if is_encrypted(chunk) or Chunk.FILE_PATH in chunk:
         return None
-    physical_type, codec = meta.get(_TYPE), meta.get(_CODEC)
-    path, counted = meta.get(_PATH), meta.get(_ENCODING_STATS, [])
+    physical_type, codec = meta.get(Meta.TYPE), meta.get(Meta.CODEC)
+    path, counted = meta.get(Meta.PATH), meta.get(Meta.ENCODING_STATS, [])
     if not (isinstance(physical_type, int) and isinstance(codec, int)):
         return None
     if not (isinstance(path, list) and isinstance(counted, list)):
         return None
-    num_values, num_bytes, data_offset = meta[NUM_VALUES], meta[COMPRESSED_BYTES], meta[DATA_OFFSET]
-    start = meta[DICTIONARY_OFFSET] if 0 < meta.get(DICTIONARY_OFFSET, 0) < data_offset else data_offset
+    num_values, num_bytes, data_offset = meta[Meta.NUM_VALUES], meta[Meta.COMPRESSED_BYTES], meta[Meta.DATA_OFFSET]
+    start = meta[Meta.DICTIONARY_OFFSET] if 0 < meta.get(Meta.DICTIONARY_OFFSET, 0) < data_offset else data_offset
     num_rows = footer.row_group_rows[group]
     if num_values != num_rows or start <= 0 or num_bytes <= 0 or start + num_bytes > footer.size:
         return None
     stats = tuple(page_stats for page_stats in counted if isinstance(page_stats, dict))
-    encodings, names = thrift.write_list(thrift.I32, meta[ENCODINGS]), thrift.write_list(thrift.BINARY, path)
-    head: dict[int, thrift.Field] = {_TYPE: (thrift.I32, physical_type), ENCODINGS: (thrift.LIST, encodings)}
-    head |= {_PATH: (thrift.LIST, names), _CODEC: (thrift.I32, codec)}
+    encodings, names = thrift.write_list(thrift.I32, meta[Meta.ENCODINGS]), thrift.write_list(thrift.BINARY, path)
+    head: dict[int, thrift.Field] = {Meta.TYPE: (thrift.I32, physical_type), Meta.ENCODINGS: (thrift.LIST, encodings)}
+    head |= {Meta.PATH: (thrift.LIST, names), Meta.CODEC: (thrift.I32, codec)}
     index = _index_span(footer, chunk)
     return ChunkMeta(thrift.write_fields(head), start, data_offset, start + num_bytes, num_rows, stats, index)
 
 
 def _index_span(footer: Footer, chunk: dict[int, Any]) -> tuple[int, int] | None:
-    offset, length = chunk.get(OFFSET_INDEX), chunk.get(_INDEX_LENGTH)
+    offset, length = chunk.get(Chunk.OFFSET_INDEX), chunk.get(Chunk.OFFSET_INDEX_LENGTH)
     if not isinstance(offset, int) or not isinstance(length, int):
         return None
     is_inside = offset > 0 and 0 < length <= _MAX_INDEX_BYTES and offset + length <= footer.size
@@ -226,7 +214,7 @@ def _checked_map(chunk: ChunkMeta, locations: NDArray[np.int64]) -> PageMap | No
 
 def _dictionary_pages(chunk: ChunkMeta, num_pages: int) -> int:
     """The number of data pages that refer to the dictionary; all of them if the encoding statistics are incomplete."""
-    data_pages = [stats for stats in chunk.encoding_stats if stats.get(1) in (_DATA_PAGE, _DATA_PAGE_V2)]
+    data_pages = [stats for stats in chunk.encoding_stats if stats.get(1) in _DATA_PAGES]
     if sum(stats.get(3, 0) for stats in data_pages) != num_pages:
         return num_pages
     return sum(int(stats[3]) for stats in data_pages if stats.get(2) in DICTIONARY_ENCODINGS)
@@ -247,7 +235,7 @@ def _walked_map(source: StoredFile, chunk: ChunkMeta, max_pages: int) -> PageMap
         if page_header is None or len(offsets) >= max_pages:
             return None
         header, stop = page_header
-        if header.get(1) == _DICTIONARY_PAGE and not offsets:
+        if header.get(Page.TYPE) == _DICTIONARY_PAGE and not offsets:
             dictionary = (chunk.start, stop - chunk.start)
         else:
             page = _data_page(header)
@@ -274,7 +262,7 @@ def _header_at(source: StoredFile, position: int, stop: int) -> tuple[dict[int, 
         except ThriftError:  # it may be longer, with statistics
             length *= 16
             continue
-        num_bytes = header.get(3)
+        num_bytes = header.get(Page.COMPRESSED_BYTES)
         if not isinstance(num_bytes, int) or num_bytes < 0:
             return None
         return header, position + header_bytes + num_bytes
@@ -283,8 +271,8 @@ def _header_at(source: StoredFile, position: int, stop: int) -> tuple[dict[int, 
 
 def _data_page(header: dict[int, Any]) -> tuple[int, int] | None:
     """Number of values and encoding of a data page; None if the header is of another page."""
-    kind = header.get(1)
-    page = header.get(5) if kind == _DATA_PAGE else header.get(8) if kind == _DATA_PAGE_V2 else None
+    kind = header.get(Page.TYPE)
+    page = header.get(Page.DATA if kind == _DATA_PAGE else Page.DATA_V2) if kind in _DATA_PAGES else None
     if not isinstance(page, dict):
         return None
     num_values, encoding = page.get(1), page.get(2 if kind == _DATA_PAGE else 4)
@@ -294,7 +282,7 @@ def _data_page(header: dict[int, Any]) -> tuple[int, int] | None:
 def _num_values(header: bytes) -> int | None:
     """The number of values in the first bytes of a data page's header; None if there is none."""
     try:
-        for field in (5, 8):
+        for field in (Page.DATA, Page.DATA_V2):
             page = thrift.find_field(header, 0, field)
             count = None if page is None else thrift.find_field(header, page, 1)
             if count is not None:
@@ -314,6 +302,6 @@ def page_encoding(data: Bytes, position: int, num_bytes: int, num_rows: int) -> 
     except ThriftError:
         return None
     page = _data_page(header)
-    if page is None or page[0] != num_rows or header.get(3) != num_bytes - (stop - position):
+    if page is None or page[0] != num_rows or header.get(Page.COMPRESSED_BYTES) != num_bytes - (stop - position):
         return None
     return page[1]

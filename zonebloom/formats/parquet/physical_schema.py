@@ -14,11 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.formats.parquet import thrift
-from zonebloom.formats.parquet.schema import StoredField
+from zonebloom.formats.parquet.fields import Element
+from zonebloom.formats.parquet.schema import StoredField, root_element
 from zonebloom.formats.parquet.thrift import Field
 
-_TYPE, _LENGTH, _NAME, _NUM_CHILDREN, _CONVERTED, _SCALE, _PRECISION, _LOGICAL = 1, 2, 4, 5, 6, 7, 8, 10
-"""Fields of SchemaElement."""
 _INT32, _INT64, _INT96, _FIXED = 1, 2, 3, 7
 """Physical types."""
 _INT96_BYTES = 12
@@ -28,7 +27,7 @@ _UNSIGNED = range(11, 15)
 _LOGICAL_DECIMAL, _LOGICAL_INTEGER, _LOGICAL_FLOAT16 = 5, 10, 15
 _UNORDERED = (16, 17, 18)
 """Logical types whose values have no order: variant, geometry, geography."""
-OF_UINT_32: dict[int, Field] = {_CONVERTED: (thrift.I32, _UINT_32)}
+OF_UINT_32: dict[int, Field] = {Element.CONVERTED: (thrift.I32, _UINT_32)}
 """The order of unsigned integers of 32 bits, which pyarrow stores in 64 bits if it writes version 1.0."""
 _MAX_DECIMAL_BYTES = 32
 
@@ -36,8 +35,7 @@ _MAX_DECIMAL_BYTES = 32
 def physical_schema(columns: Sequence[StoredField]) -> list[bytes]:
     """The schema elements of a file with these columns, under names without dots."""
     counter = itertools.count()
-    root = {_NAME: (thrift.BINARY, b"s"), _NUM_CHILDREN: (thrift.I32, len(columns))}
-    return [thrift.write_struct(root), *(element for field in columns for element in _elements(field, counter))]
+    return [root_element(len(columns)), *(element for field in columns for element in _elements(field, counter))]
 
 
 def leaves_of(field: StoredField) -> Iterator[StoredField]:
@@ -50,14 +48,14 @@ def leaves_of(field: StoredField) -> Iterator[StoredField]:
 
 def _elements(field: StoredField, counter: Iterator[int]) -> Iterator[bytes]:
     """The schema elements of a column and its fields, without names and without logical types but for their order."""
-    written, _stop = thrift.written_fields(field.schema[0], 0)
-    kept = {number: value for number, value in written.items() if number <= _NUM_CHILDREN}
-    kept[_NAME] = (thrift.BINARY, b"f%d" % next(counter))
-    if field.element.get(_TYPE) != _FIXED:
-        kept.pop(_LENGTH, None)
-    if field.element.get(_TYPE) == _INT96:
-        kept |= {_TYPE: (thrift.I32, _FIXED), _LENGTH: (thrift.I32, _INT96_BYTES)}
-    yield thrift.write_struct(dict(sorted((kept | (order_of(field.element) or {})).items())))
+    written = thrift.fields_of(field.schema[0])
+    kept = {number: value for number, value in written.items() if number <= Element.NUM_CHILDREN}
+    kept[Element.NAME] = (thrift.BINARY, b"f%d" % next(counter))
+    if field.element.get(Element.TYPE) != _FIXED:
+        kept.pop(Element.LENGTH, None)
+    if field.element.get(Element.TYPE) == _INT96:
+        kept |= {Element.TYPE: (thrift.I32, _FIXED), Element.LENGTH: (thrift.I32, _INT96_BYTES)}
+    yield thrift.write_struct(kept | (order_of(field.element) or {}))
     for child in field.children:
         yield from _elements(child, counter)
 
@@ -73,16 +71,18 @@ def of_repeated(column_type: pa.DataType) -> pa.DataType:
 
 def order_of(element: Mapping[int, Any]) -> dict[int, Field] | None:
     """The fields of a schema element by which pyarrow orders statistics like its logical type; None if it cannot."""
-    physical, converted, logical = element.get(_TYPE), element.get(_CONVERTED), element.get(_LOGICAL, {})
+    physical, converted = element.get(Element.TYPE), element.get(Element.CONVERTED)
+    logical = element.get(Element.LOGICAL, {})
     if physical == _INT96 or converted == _INTERVAL or not logical.keys().isdisjoint(_UNORDERED):
         return None
     if converted in _UNSIGNED or logical.get(_LOGICAL_INTEGER, {}).get(2) is False:
-        return OF_UINT_32 if physical == _INT32 else {_CONVERTED: (thrift.I32, _UINT_64)}
+        return OF_UINT_32 if physical == _INT32 else {Element.CONVERTED: (thrift.I32, _UINT_64)}
     if _LOGICAL_FLOAT16 in logical:
-        return {_LOGICAL: (thrift.STRUCT, thrift.write_struct({_LOGICAL_FLOAT16: (thrift.STRUCT, thrift.STOP)}))}
+        return {Element.LOGICAL: (thrift.STRUCT, thrift.write_struct({_LOGICAL_FLOAT16: (thrift.STRUCT, thrift.STOP)}))}
     if (converted != _DECIMAL and _LOGICAL_DECIMAL not in logical) or physical in (_INT32, _INT64):
         return {}
-    if physical != _FIXED or element[_LENGTH] > _MAX_DECIMAL_BYTES:
+    if physical != _FIXED or element[Element.LENGTH] > _MAX_DECIMAL_BYTES:
         return None
-    digits = len(str(2 ** (8 * element[_LENGTH] - 1))) - 1  # the most digits that always fit
-    return {field: (thrift.I32, value) for field, value in ((_CONVERTED, _DECIMAL), (_SCALE, 0), (_PRECISION, digits))}
+    digits = len(str(2 ** (8 * element[Element.LENGTH] - 1))) - 1  # the most digits that always fit
+    numbers = {Element.CONVERTED: _DECIMAL, Element.SCALE: 0, Element.PRECISION: digits}
+    return {field: (thrift.I32, number) for field, number in numbers.items()}

@@ -16,15 +16,9 @@ from functools import cache
 from typing import Any
 
 from zonebloom.formats.parquet import thrift
-from zonebloom.formats.parquet.thrift import ThriftError
+from zonebloom.formats.parquet.fields import Chunk, FileMeta, Group, Meta
+from zonebloom.formats.parquet.thrift import Field, ThriftError
 
-ENCODINGS, NUM_VALUES, UNCOMPRESSED_BYTES, COMPRESSED_BYTES, DATA_OFFSET, DICTIONARY_OFFSET = 2, 5, 6, 7, 9, 11
-BLOOM_OFFSET, BLOOM_LENGTH = 14, 15
-"""Fields of a ColumnMetaData."""
-FILE_PATH, _METADATA, OFFSET_INDEX, _ENCRYPTION = 1, 3, 4, (8, 9)
-_INDEXES = OFFSET_INDEX, 6
-"""Fields of a ColumnChunk; only encrypted chunks have the last two."""
-_ROW_GROUPS, _COLUMNS = 4, 1
 _MAX_TEXT_BYTES, _MAX_ELEMENTS = 40, 8
 """Longer texts (statistics) and lists are left to the general reader: each length is a branch of the expression."""
 
@@ -49,7 +43,7 @@ class RowGroups:
         """
         with self._lock:
             if self._position is None:
-                groups = thrift.find_field(self._footer, 0, _ROW_GROUPS)
+                groups = thrift.find_field(self._footer, 0, FileMeta.ROW_GROUPS)
                 if groups is None:
                     raise ThriftError("a footer must have row groups")
                 self._position = thrift.read_list_header(self._footer, groups)[2]
@@ -78,7 +72,7 @@ class RowGroups:
 
 def _chunk_positions(footer: bytes, position: int) -> tuple[array[int], int]:
     """The positions of the chunks of the row group whose struct begins at `position`, and the position after it."""
-    columns = thrift.find_field(footer, position, _COLUMNS)
+    columns = thrift.find_field(footer, position, Group.COLUMNS)
     if columns is None:
         raise ThriftError("a row group must have columns")
     num_chunks, _kind, position = thrift.read_list_header(footer, columns)
@@ -92,14 +86,42 @@ def _chunk_positions(footer: bytes, position: int) -> tuple[array[int], int]:
 
 def _compressed_bytes(footer: bytes, position: int) -> int:
     chunk, _stop = thrift.read_struct(footer, position)
-    if is_encrypted(chunk) and _METADATA not in chunk:
+    if is_encrypted(chunk) and Chunk.META not in chunk:
         return 0
-    return int(column_metadata(chunk)[COMPRESSED_BYTES])
+    return int(column_metadata(chunk)[Meta.COMPRESSED_BYTES])
 
 
 def is_encrypted(chunk: dict[int, Any]) -> bool:
     """Whether the struct ColumnChunk describes an encrypted chunk."""
-    return any(field in chunk for field in _ENCRYPTION)
+    return any(field in chunk for field in Chunk.ENCRYPTION)
+
+
+def plain_fields(footer: bytes) -> dict[int, Field]:
+    """The fields of a footer as they are written.
+
+    Raises
+    ------
+    ThriftError
+        It is signed, or damaged.
+    """
+    fields = thrift.fields_of(footer)
+    if FileMeta.ENCRYPTION in fields:
+        raise ThriftError("a footer that is signed, whose file is encrypted")
+    return fields
+
+
+def plain_chunk(written: bytes) -> dict[int, Field]:
+    """The fields of a ColumnChunk as they are written.
+
+    Raises
+    ------
+    ThriftError
+        It is encrypted, in another file, or damaged.
+    """
+    fields = thrift.fields_of(written)
+    if fields.keys() & {Chunk.FILE_PATH, *Chunk.ENCRYPTION}:
+        raise ThriftError("a column chunk that is encrypted or in another file")
+    return fields
 
 
 def column_metadata(chunk: dict[int, Any]) -> dict[int, Any]:
@@ -110,24 +132,24 @@ def column_metadata(chunk: dict[int, Any]) -> dict[int, Any]:
     ThriftError
         The struct or a required field is missing.
     """
-    meta = chunk.get(_METADATA)
-    numbers = (NUM_VALUES, UNCOMPRESSED_BYTES, COMPRESSED_BYTES, DATA_OFFSET)
+    meta = chunk.get(Chunk.META)
+    numbers = (Meta.NUM_VALUES, Meta.BYTES, Meta.COMPRESSED_BYTES, Meta.DATA_OFFSET)
     if not isinstance(meta, dict) or not all(isinstance(meta.get(field), int) for field in numbers):
         raise ThriftError("a column chunk must have its metadata in the footer")
-    encodings = meta.get(ENCODINGS)
+    encodings = meta.get(Meta.ENCODINGS)
     if not isinstance(encodings, list) or not all(isinstance(encoding, int) for encoding in encodings):
         raise ThriftError("a column chunk must have a list of encodings")
-    if not isinstance(meta.get(DICTIONARY_OFFSET, 0), int):
+    if not isinstance(meta.get(Meta.DICTIONARY_OFFSET, 0), int):
         raise ThriftError("the dictionary page of a column chunk must have an offset")
     return meta
 
 
 def part_offsets(chunk: dict[int, Any]) -> list[int]:
     """The positions of pages, page indexes and the bloom filter of a ColumnChunk, as far as it has them."""
-    meta = chunk.get(_METADATA)
-    offsets = [chunk.get(field) for field in _INDEXES]
+    meta = chunk.get(Chunk.META)
+    offsets = [chunk.get(field) for field in (Chunk.OFFSET_INDEX, Chunk.COLUMN_INDEX)]
     if isinstance(meta, dict):
-        offsets += [meta.get(field) for field in (DATA_OFFSET, DICTIONARY_OFFSET, BLOOM_OFFSET)]
+        offsets += [meta.get(field) for field in (Meta.DATA_OFFSET, Meta.DICTIONARY_OFFSET, Meta.BLOOM_OFFSET)]
     return [offset for offset in offsets if isinstance(offset, int)]
 
 

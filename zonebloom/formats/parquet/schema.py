@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from zonebloom.formats.parquet import thrift
+from zonebloom.formats.parquet.fields import Element, FileMeta
 from zonebloom.formats.parquet.thrift import ThriftError
 
-_SCHEMA = 2
-_REPETITION, NAME, _NUM_CHILDREN, _CONVERTED_TYPE, _FIELD_ID, _LOGICAL_TYPE = 3, 4, 5, 6, 9, 10
 _REPEATED = 2
 _MAPS, _LISTS = (1, 2), (3,)
 _MAP_TYPE, _LIST_TYPE = 2, 3
@@ -41,22 +40,22 @@ class StoredField:
     @property
     def field_id(self) -> int | None:
         """The field id that the writer gave it."""
-        return self.element.get(_FIELD_ID)
+        return self.element.get(Element.ID)
 
     @property
     def is_repeated(self) -> bool:
         """Whether it repeats, as the items of a list do."""
-        return self.element.get(_REPETITION) == _REPEATED
+        return self.element.get(Element.REPETITION) == _REPEATED
 
     @property
     def is_list(self) -> bool:
         """Whether it is a list."""
-        return self.element.get(_CONVERTED_TYPE) in _LISTS or _LIST_TYPE in self.element.get(_LOGICAL_TYPE, {})
+        return self.element.get(Element.CONVERTED) in _LISTS or _LIST_TYPE in self.element.get(Element.LOGICAL, {})
 
     @property
     def is_map(self) -> bool:
         """Whether it is a map."""
-        return self.element.get(_CONVERTED_TYPE) in _MAPS or _MAP_TYPE in self.element.get(_LOGICAL_TYPE, {})
+        return self.element.get(Element.CONVERTED) in _MAPS or _MAP_TYPE in self.element.get(Element.LOGICAL, {})
 
 
 def read_schema(footer: bytes) -> tuple[StoredField, ...]:
@@ -69,7 +68,7 @@ def read_schema(footer: bytes) -> tuple[StoredField, ...]:
     UnicodeDecodeError
         A name is no UTF-8.
     """
-    position = thrift.find_field(footer, 0, _SCHEMA)
+    position = thrift.find_field(footer, 0, FileMeta.SCHEMA)
     if position is None:
         raise ThriftError("a footer must have a schema")
     size, _kind, position = thrift.read_list_header(footer, position)
@@ -86,6 +85,12 @@ def read_schema(footer: bytes) -> tuple[StoredField, ...]:
     return tuple(fields)
 
 
+def root_element(num_columns: int) -> bytes:
+    """The first element of a schema, as it is written."""
+    name = thrift.BINARY, b"schema"
+    return thrift.write_struct({Element.NAME: name, Element.NUM_CHILDREN: (thrift.I32, num_columns)})
+
+
 def _stored_field(
     elements: list[tuple[int, bytes, dict[int, Any]]], number: int, leaf: int, level: int = 0
 ) -> StoredField:
@@ -93,10 +98,10 @@ def _stored_field(
     if level > _MAX_LEVELS or number >= len(elements):
         raise ThriftError(f"a schema must be a tree of {len(elements)} elements, at most {_MAX_LEVELS} levels high")
     position, written, element = elements[number]
-    name, num_children = element.get(NAME), element.get(_NUM_CHILDREN, 0)
+    name, num_children = element.get(Element.NAME), element.get(Element.NUM_CHILDREN, 0)
     if not isinstance(name, bytes) or not isinstance(num_children, int):
         raise ThriftError("an element of a schema must have a name, and a number of children")
-    schema, has_lists, children, stop = [written], element.get(_REPETITION) == _REPEATED, [], leaf
+    schema, has_lists, children, stop = [written], element.get(Element.REPETITION) == _REPEATED, [], leaf
     for _index in range(num_children):
         child = _stored_field(elements, number + len(schema), stop, level + 1)
         children.append(child)

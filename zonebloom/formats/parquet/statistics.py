@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from zonebloom.formats.parquet.fields import Meta
 from zonebloom.ground.arrow import parquet as pq
 
-_STATISTICS = 12
 _MIN_MAX, _OLD_MIN_MAX, _NULL_COUNT = (6, 5), (2, 1), 3
 """Fields of Statistics. The old fields have the order of signed bytes, which is right for numbers only."""
 _TIME_UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
@@ -37,7 +37,7 @@ def unpacking(own: pa.DataType, leaf: pq.ColumnSchema) -> str | None:
 
 def bounds_of(meta: dict[int, Any], unpacked: str) -> tuple[Any, Any] | None:
     """Least and greatest value of a chunk; None if its statistics do not have both in the right width."""
-    statistics = meta.get(_STATISTICS)
+    statistics = meta.get(Meta.STATISTICS)
     if not isinstance(statistics, dict):
         return None
     for fields in (_MIN_MAX, _OLD_MIN_MAX) if unpacked else (_MIN_MAX,):
@@ -53,6 +53,6 @@ def bounds_of(meta: dict[int, Any], unpacked: str) -> tuple[Any, Any] | None:
 
 def null_count(meta: dict[int, Any]) -> int | None:
     """The number of nulls of a chunk; None if its statistics do not have it."""
-    statistics = meta.get(_STATISTICS)
+    statistics = meta.get(Meta.STATISTICS)
     count = statistics.get(_NULL_COUNT) if isinstance(statistics, dict) else None
     return count if isinstance(count, int) and count >= 0 else None

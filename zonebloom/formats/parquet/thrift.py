@@ -191,6 +191,22 @@ def written_structs(data: Bytes) -> list[bytes]:
     return structs
 
 
+def fields_of(written: bytes) -> dict[int, Field]:
+    """As `written_fields`, of a struct alone."""
+    return written_fields(written, 0)[0]
+
+
+def structs_of(fields: dict[int, Field], field: int) -> list[bytes]:
+    """The structs in a list of `written_fields`; none if it is not there."""
+    return written_structs(fields[field][1]) if field in fields else []
+
+
+def number_of(fields: dict[int, Field], field: int) -> int:
+    """The number in one of `written_fields`; 0 if it is not there."""
+    value = fields.get(field, (I64, 0))[1]
+    return value if isinstance(value, int) else read_int(value, 0)
+
+
 def _list_header(data: Bytes, position: int) -> tuple[int, int, int]:
     head = data[position]
     size, kind = head >> 4, head & 15
@@ -302,11 +318,11 @@ def _skip_struct(data: Bytes, position: int, depth: int) -> int:
 
 
 def write_struct(fields: dict[int, Field]) -> bytes:
-    """The struct of `fields`, from field id (ascending) to type code and value.
+    """The struct of `fields`, from field id to type code and value.
 
     A value of another type than `BINARY` may be `bytes` that are written already, such as those between two positions.
     """
-    return write_fields(fields) + STOP
+    return write_fields(dict(sorted(fields.items()))) + STOP
 
 
 def write_fields(fields: dict[int, Field], after: int = 0) -> bytes:

@@ -26,18 +26,10 @@ import pyarrow as pa
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.bloom_writer import stored_hashes
+from zonebloom.formats.parquet.fields import Chunk, FileMeta, Group, Meta, Page
 from zonebloom.formats.parquet.footer import Footer, metadata_of, read_footer
 from zonebloom.formats.parquet.physical_schema import OF_UINT_32, leaves_of, of_repeated, order_of, physical_schema
-from zonebloom.formats.parquet.row_groups import (
-    BLOOM_LENGTH,
-    BLOOM_OFFSET,
-    COMPRESSED_BYTES,
-    DATA_OFFSET,
-    DICTIONARY_OFFSET,
-    FILE_PATH,
-    OFFSET_INDEX,
-    UNCOMPRESSED_BYTES,
-)
+from zonebloom.formats.parquet.row_groups import plain_chunk, plain_fields
 from zonebloom.formats.parquet.thrift import Field, ThriftError
 from zonebloom.ground.arrow import parquet as pq
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, first_line
@@ -47,19 +39,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MAGIC = b"PAR1"
-_SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS, _ENCRYPTION = 2, 3, 4, 5, 7, 8
-"""Fields of FileMetaData."""
-_COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_COMPRESSED_BYTES, _ORDINAL = 1, 2, 3, 5, 6, 7
-"""Fields of RowGroup."""
-_FILE_OFFSET, _META, _OFFSET_INDEX_LENGTH, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH, _CRYPTO = 2, 3, 5, 6, 7, (8, 9)
-"""Fields of ColumnChunk."""
-_TYPE, _PATH, _CODEC, _CHUNK_KEY_VALUES, _INDEX_PAGE_OFFSET, _STATISTICS, _SIZES = 1, 3, 4, 8, 10, 12, 16
-"""Fields of ColumnMetaData."""
 _CODECS = {0: "none", 1: "snappy", 2: "gzip", 4: "brotli", 5: "lz4", 6: "zstd", 7: "lz4"}
 _PLAIN_DICTIONARY, _RLE_DICTIONARY = 2, 8
 _ENCODINGS = {5: "DELTA_BINARY_PACKED", 6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 9: "BYTE_STREAM_SPLIT"}
-_PAGE_CHECKSUM, _PAGE_V1, _DICTIONARY_PAGE, _PAGE_V2 = 4, 5, 7, 8
-"""Fields of PageHeader."""
 _MAX_HEADER_BYTES = 1 << 20
 _BY_TYPE = 1
 """The column order of a leaf whose statistics are in the order of its type."""
@@ -103,17 +85,17 @@ class _Chunk:
 
     def number(self, field: int) -> int:
         """The number in a field of the metadata, 0 if there is none."""
-        return _number(self.meta, field)
+        return thrift.number_of(self.meta, field)
 
     def pages(self) -> list[_Fields]:
         """The places of its pages: position, bytes, and number of the first row; none without a page index."""
-        index = thrift.written_fields(self.offset_index, 0)[0] if self.offset_index else {}
-        return [thrift.written_fields(page, 0)[0] for page in _structs(index, 1)]
+        index = thrift.fields_of(self.offset_index) if self.offset_index else {}
+        return [thrift.fields_of(page) for page in thrift.structs_of(index, 1)]
 
     def written(self) -> bytes:
         """The struct ColumnChunk."""
-        self.fields[_META] = (thrift.STRUCT, _struct(self.meta))
-        return _struct(self.fields)
+        self.fields[Chunk.META] = (thrift.STRUCT, thrift.write_struct(self.meta))
+        return thrift.write_struct(self.fields)
 
 
 class _File:
@@ -122,12 +104,12 @@ class _File:
     def __init__(self, footer: Footer, read: Callable[[Sequence[ByteRange]], list[bytes]]) -> None:
         self.footer = footer
         self.read = read
-        self.fields, _stop = thrift.written_fields(footer.raw, 0)
-        self.groups = [thrift.written_fields(group, 0)[0] for group in _structs(self.fields, _ROW_GROUPS)]
+        self.fields = plain_fields(footer.raw)
+        self.groups = [thrift.fields_of(group) for group in thrift.structs_of(self.fields, FileMeta.ROW_GROUPS)]
 
     def chunks(self, group: int) -> list[_Chunk]:
         """The column chunks of a row group, with page indexes and bloom filters, which are read together."""
-        described = list(map(self._described, _structs(self.groups[group], _COLUMNS)))
+        described = list(map(self._described, thrift.structs_of(self.groups[group], Group.COLUMNS)))
         parts = iter(self.read([place for _chunk, places in described for place in places]))
         for chunk, _places in described:
             chunk.column_index, chunk.offset_index, chunk.bloom = itertools.islice(parts, 3)
@@ -135,20 +117,18 @@ class _File:
 
     def _described(self, written: bytes) -> tuple[_Chunk, list[ByteRange]]:
         """A chunk, and the places of its column index, offset index and bloom filter, of 0 bytes if it has none."""
-        fields, _stop = thrift.written_fields(written, 0)
-        if fields.keys() & {FILE_PATH, *_CRYPTO}:
-            raise ThriftError("a column chunk that is encrypted or in another file")
-        meta, _stop = thrift.written_fields(fields[_META][1], 0)
-        data = _number(meta, DATA_OFFSET)
-        start = min(offset for offset in (data, _number(meta, DICTIONARY_OFFSET)) if offset > 0)
+        fields = plain_chunk(written)
+        meta = thrift.fields_of(fields[Chunk.META][1])
+        data = thrift.number_of(meta, Meta.DATA_OFFSET)
+        start = min(offset for offset in (data, thrift.number_of(meta, Meta.DICTIONARY_OFFSET)) if offset > 0)
         stop = self._end_after(data)  # some writers count no page headers
-        if stop < start + _number(meta, COMPRESSED_BYTES):
+        if stop < start + thrift.number_of(meta, Meta.COMPRESSED_BYTES):
             raise ThriftError("column chunks that overlap")
-        bloom = _number(meta, BLOOM_OFFSET)
-        bloom_bytes = (_number(meta, BLOOM_LENGTH) or self._end_after(bloom) - bloom) if bloom else 0
+        bloom = thrift.number_of(meta, Meta.BLOOM_OFFSET)
+        bloom_bytes = (thrift.number_of(meta, Meta.BLOOM_LENGTH) or self._end_after(bloom) - bloom) if bloom else 0
         return _Chunk(fields, meta, (start, stop - start)), [
-            (_number(fields, _COLUMN_INDEX), _number(fields, _COLUMN_INDEX_LENGTH)),
-            (_number(fields, OFFSET_INDEX), _number(fields, _OFFSET_INDEX_LENGTH)),
+            (thrift.number_of(fields, Chunk.COLUMN_INDEX), thrift.number_of(fields, Chunk.COLUMN_INDEX_LENGTH)),
+            (thrift.number_of(fields, Chunk.OFFSET_INDEX), thrift.number_of(fields, Chunk.OFFSET_INDEX_LENGTH)),
             (bloom, bloom_bytes),
         ]
 
@@ -163,10 +143,8 @@ class _Copy:
     def __init__(self, source: StoredFile, out: BinaryIO) -> None:
         self._source, self._out = source, out
         self._old = _File(read_footer(source), source.read_ranges)
-        if _ENCRYPTION in self._old.fields:
-            raise ThriftError("a footer that is signed, whose file is encrypted")
         leaves = list(itertools.chain.from_iterable(map(leaves_of, self._old.footer.fields)))
-        orders = [thrift.read_struct(order)[0] for order in _structs(self._old.fields, _COLUMN_ORDERS)]
+        orders = [thrift.read_struct(order)[0] for order in thrift.structs_of(self._old.fields, FileMeta.COLUMN_ORDERS)]
         self._orders = [
             order_of(leaf.element) if _BY_TYPE in order else None
             for leaf, order in zip(leaves, orders or [{_BY_TYPE: {}}] * len(leaves), strict=True)
@@ -175,8 +153,8 @@ class _Copy:
 
     def _physical_footer(self) -> bytes:
         schema = physical_schema(self._old.footer.fields)
-        fields = {field: value for field, value in self._old.fields.items() if field != _KEY_VALUES}
-        return _struct(fields | {_SCHEMA: thrift.structs(schema)})
+        fields = {field: value for field, value in self._old.fields.items() if field != FileMeta.KEY_VALUES}
+        return thrift.write_struct(fields | {FileMeta.SCHEMA: thrift.structs(schema)})
 
     def write(self, rows: NDArray[np.int64]) -> int:
         """Write the whole file."""
@@ -188,19 +166,20 @@ class _Copy:
             if len(inside) < stop - first:
                 groups.append(self._row_group(group, inside, stop - first))
         for name, index, length in (
-            ("column_index", _COLUMN_INDEX, _COLUMN_INDEX_LENGTH),
-            ("offset_index", OFFSET_INDEX, _OFFSET_INDEX_LENGTH),
+            ("column_index", Chunk.COLUMN_INDEX, Chunk.COLUMN_INDEX_LENGTH),
+            ("offset_index", Chunk.OFFSET_INDEX, Chunk.OFFSET_INDEX_LENGTH),
         ):
             for chunk in itertools.chain.from_iterable(chunks for _group, chunks in groups):
                 _put(self._out, chunk.fields, index, length, getattr(chunk, name))
         written = [
-            _struct(group_fields | {_COLUMNS: thrift.structs([chunk.written() for chunk in chunks])})
+            thrift.write_struct(group_fields | {Group.COLUMNS: thrift.structs([chunk.written() for chunk in chunks])})
             for group_fields, chunks in groups
         ]
-        num_rows = sum(_number(group_fields, _GROUP_ROWS) for group_fields, _chunks in groups)
+        num_rows = sum(thrift.number_of(group_fields, Group.NUM_ROWS) for group_fields, _chunks in groups)
         start = self._out.tell()
         row_groups = thrift.structs(written)
-        footer = _struct(self._old.fields | {_NUM_ROWS: _long(num_rows), _ROW_GROUPS: row_groups})
+        counted = {FileMeta.NUM_ROWS: _long(num_rows), FileMeta.ROW_GROUPS: row_groups}
+        footer = thrift.write_struct(self._old.fields | counted)
         self._out.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)
         copy = Footer.parsed(footer, self._out.tell(), start, self._source.path)
         if not copy.schema.equals(self._old.footer.schema) or num_rows != int(bounds[-1]) - len(rows):
@@ -221,15 +200,16 @@ class _Copy:
                 continue
             chunks.append(self._placed(*self._cut(group, leaf, old, is_kept)))
         for chunk in chunks:
-            _put(self._out, chunk.meta, BLOOM_OFFSET, BLOOM_LENGTH, chunk.bloom)
-        if _GROUP_OFFSET in fields:
-            fields[_GROUP_OFFSET] = _long(min(filter(None, map(chunks[0].number, (DICTIONARY_OFFSET, DATA_OFFSET)))))
+            _put(self._out, chunk.meta, Meta.BLOOM_OFFSET, Meta.BLOOM_LENGTH, chunk.bloom)
+        if Group.FILE_OFFSET in fields:
+            offsets = map(chunks[0].number, (Meta.DICTIONARY_OFFSET, Meta.DATA_OFFSET))
+            fields[Group.FILE_OFFSET] = _long(min(filter(None, offsets)))
         if len(rows):
-            fields[_GROUP_ROWS] = _long(num_rows - len(rows))
-            fields[_GROUP_BYTES] = _long(sum(chunk.number(UNCOMPRESSED_BYTES) for chunk in chunks))
-            if _GROUP_COMPRESSED_BYTES in fields:
-                fields[_GROUP_COMPRESSED_BYTES] = _long(sum(chunk.number(COMPRESSED_BYTES) for chunk in chunks))
-        fields.pop(_ORDINAL, None)  # row groups before it may be gone; only encrypted files need the number
+            fields[Group.NUM_ROWS] = _long(num_rows - len(rows))
+            fields[Group.BYTES] = _long(sum(chunk.number(Meta.BYTES) for chunk in chunks))
+            if Group.COMPRESSED_BYTES in fields:
+                fields[Group.COMPRESSED_BYTES] = _long(sum(chunk.number(Meta.COMPRESSED_BYTES) for chunk in chunks))
+        fields.pop(Group.ORDINAL, None)  # row groups before it may be gone; only encrypted files need the number
         return fields, chunks
 
     def _placed(self, chunk: _Chunk, pages: Any) -> _Chunk:
@@ -237,15 +217,15 @@ class _Copy:
         start = self._out.tell()
         shift = start - chunk.span[0]
         self._out.write(pages)
-        for field in (DATA_OFFSET, DICTIONARY_OFFSET, _INDEX_PAGE_OFFSET):
+        for field in (Meta.DATA_OFFSET, Meta.DICTIONARY_OFFSET, Meta.INDEX_OFFSET):
             if chunk.number(field) > 0:
                 chunk.meta[field] = _long(chunk.number(field) + shift)
-        if _number(chunk.fields, _FILE_OFFSET):
-            chunk.fields[_FILE_OFFSET] = _long(start)
+        if thrift.number_of(chunk.fields, Chunk.FILE_OFFSET):
+            chunk.fields[Chunk.FILE_OFFSET] = _long(start)
         if chunk.offset_index:
-            index, _stop = thrift.written_fields(chunk.offset_index, 0)
-            shifted = [_struct(page | {1: _long(_number(page, 1) + shift)}) for page in chunk.pages()]
-            chunk.offset_index = _struct(index | {1: thrift.structs(shifted)})
+            places = [(page, _long(thrift.number_of(page, 1) + shift)) for page in chunk.pages()]
+            shifted = thrift.structs([thrift.write_struct(page | {1: place}) for page, place in places])
+            chunk.offset_index = thrift.write_struct(thrift.fields_of(chunk.offset_index) | {1: shifted})
         return chunk
 
     def _cut(self, group: int, leaf: int, old: _Chunk, is_kept: NDArray[np.bool_]) -> tuple[_Chunk, Any]:
@@ -270,36 +250,38 @@ class _Copy:
         for name in ("physical_type", "length", "max_definition_level", "max_repetition_level"):
             if getattr(described, name) != getattr(as_read, name):
                 raise ThriftError(f"a column whose {name} pyarrow changes")
-        for field in (_TYPE, _PATH, _CHUNK_KEY_VALUES):
+        for field in (Meta.TYPE, Meta.PATH, Meta.KEY_VALUES):
             if field in old.meta:
                 new.meta[field] = old.meta[field]
-        if _SIZES not in old.meta:
-            new.meta.pop(_SIZES, None)
+        if Meta.SIZES not in old.meta:
+            new.meta.pop(Meta.SIZES, None)
         if old.bloom:
             new.bloom = _filter_like(old.bloom, kept.column(0), described.length)
         (pages,) = new_file.read([new.span])
-        new.fields = {**{field: value for field, value in old.fields.items() if field == _FILE_OFFSET}, **new.fields}
+        if Chunk.FILE_OFFSET in old.fields:
+            new.fields.setdefault(Chunk.FILE_OFFSET, old.fields[Chunk.FILE_OFFSET])
         return new, pages
 
     def _settings(self, old: _Chunk, leaf: int, *, has_bounds: bool) -> dict[str, Any]:
         """What tells pyarrow to write a chunk like the old one."""
-        offset = old.number(DATA_OFFSET)
+        offset = old.number(Meta.DATA_OFFSET)
         (head,) = self._source.read_ranges([(offset, min(_MAX_HEADER_BYTES, sum(old.span) - offset))])
         header, _stop = thrift.read_struct(head)
-        encoding = header[_PAGE_V2][4] if _PAGE_V2 in header else (header.get(_PAGE_V1) or header[_DICTIONARY_PAGE])[2]
-        is_listed = _DICTIONARY_PAGE in header or old.number(DICTIONARY_OFFSET) > 0
+        page = header.get(Page.DATA) or header.get(Page.DICTIONARY)
+        encoding = header[Page.DATA_V2][4] if page is None else page[2]
+        is_listed = Page.DICTIONARY in header or old.number(Meta.DICTIONARY_OFFSET) > 0
         has_dictionary = is_listed or encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY)
-        firsts = [_number(page, 3) for page in old.pages()] if _can_limit_pages() else []
+        firsts = [thrift.number_of(page, 3) for page in old.pages()] if _can_limit_pages() else []
         rows_per_page = max((stop - first for first, stop in itertools.pairwise(firsts)), default=None)
         return {
             **({"max_rows_per_page": rows_per_page} if rows_per_page else {}),
-            "compression": _CODECS[old.number(_CODEC)],
+            "compression": _CODECS[old.number(Meta.CODEC)],
             "use_dictionary": has_dictionary,
             "column_encoding": None if has_dictionary else _ENCODINGS.get(encoding),
-            "data_page_version": "2.0" if _PAGE_V2 in header else "1.0",
-            "write_page_checksum": _PAGE_CHECKSUM in header,
+            "data_page_version": "2.0" if Page.DATA_V2 in header else "1.0",
+            "write_page_checksum": Page.CHECKSUM in header,
             "version": "1.0" if encoding == _PLAIN_DICTIONARY and self._orders[leaf] != OF_UINT_32 else "2.6",
-            "write_statistics": _STATISTICS in old.meta and has_bounds,
+            "write_statistics": Meta.STATISTICS in old.meta and has_bounds,
             "write_page_index": bool(old.offset_index),
             "store_schema": False,
         }
@@ -367,20 +349,5 @@ def _put(out: BinaryIO, fields: _Fields, offset: int, length: int, data: Any) ->
         out.write(data)
 
 
-def _structs(fields: _Fields, field: int) -> list[bytes]:
-    return thrift.written_structs(fields[field][1]) if field in fields else []
-
-
-def _number(fields: _Fields, field: int) -> int:
-    if field not in fields:
-        return 0
-    value = fields[field][1]
-    return value if isinstance(value, int) else thrift.read_int(value, 0)
-
-
 def _long(number: int) -> Field:
     return thrift.I64, number
-
-
-def _struct(fields: _Fields) -> bytes:
-    return thrift.write_struct(dict(sorted(fields.items())))
