@@ -369,25 +369,6 @@ def vectors(tmp_path: Path) -> Path:
     return tmp_path / "table"
 
 
-def test_more_deletes_restored_rows_and_files_that_the_index_does_not_know(vectors):
-    index = build(vectors)
-    (add,) = delta_log.actions(vectors, "add")
-    more = delta_log.delete_rows(vectors, add, [1, 2], "u")
-    more = delta_log.delete_rows(vectors, more, [1, 2, 3], "i")
-    assert_agrees(index, vectors)
-    delta_log.commit(vectors, {"remove": more}, {"add": add})
-    assert_agrees(index, vectors)
-    assert index.to_table("id >= 0").num_rows == 100
-    write_deltalake(vectors, rows(200, 230), mode="append")
-    new = delta_log.actions(vectors, "add")[-1]
-    delta_log.delete_rows(vectors, new, [0, 29], "u")
-    assert index.view().num_unknown == 1
-    assert_agrees(index, vectors)
-    assert index.to_table("id >= 200").num_rows == 28
-    index.refresh()
-    assert_agrees(index, vectors)
-
-
 @pytest.mark.parametrize("how", ["little", "much"])
 def test_each_deletion_vector_is_of_its_own_file_where_folders_differ_by_encoding_alone(tmp_path, how):
     names = ["a b", "a%20b", "a%2520b", "é", "%C3%A9", "a+b", "a%2Bb", "a#b", "a?b"]
@@ -411,17 +392,6 @@ def test_a_deletion_vector_that_is_of_no_file_is_refused(tmp_path):
     delta_log.delete_rows(tmp_path, *delta_log.actions(tmp_path, "add"), [1], "i")
     with pytest.raises(DataFileError, match="of one file"):
         build(tmp_path).to_table("id IS NOT NULL")
-
-
-def test_deleted_rows_of_a_folder_and_of_partitions_with_odd_names(tmp_path):
-    root, texts = tmp_path / "a é+b", ["a b", "x/y=é%", "c:d", "%20", None, "'", "day=3", "."]
-    write_deltalake(root, rows(0, 16, p=texts * 2), partition_by=["p"], configuration=VECTORS)
-    index = build(root)
-    for add in delta_log.actions(root, "add"):
-        delta_log.delete_rows(root, add, [0], "u")
-        assert_agrees(index, root)
-    assert index.to_table("id IS NOT NULL").num_rows == their_rows(root).num_rows == 8
-    assert_agrees(zb.open_index(root, dataset=DeltaTable(root)), root)
 
 
 # --- versions ---------------------------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 from pyiceberg.utils.config import Config
 
@@ -327,26 +326,6 @@ def test_a_name_that_was_dropped_and_added_again_loses_no_row(table, place):
 # --- deletes ----------------------------------------------------------------------------------------------------------
 
 
-def test_deletes_do_not_reach_files_that_came_after_them(table, place, tmp_path):
-    index = build(table, place)
-    first = files_of(table)[0]
-    for name, positions in (("one.parquet", [1]), ("two.parquet", [1, 2, 2, 3])):
-        delete_rows(table, tmp_path / name, {first: positions})
-    assert index.to_table("id IS NOT NULL").num_rows == 117
-    assert_agrees(index, table)
-    table.delete(f"id = {index.to_table('id IS NOT NULL')['id'][0].as_py()}")
-    assert_agrees(index, table)
-
-
-def test_deletes_of_one_partition(catalog, place, tmp_path):
-    table = table_of(catalog, rows(0, 20, day=pa.array([1, 2] * 10, pa.int32())), "day")
-    index = build(table, place)
-    path = next(file for file in files_of(table) if "day=1" in file)
-    delete_rows(table, tmp_path / "one.parquet", {path: [0]}, partition=Record(1))
-    assert index.to_table("day = 1").num_rows == 9
-    assert_agrees(index, table)
-
-
 def same_file_again(path: Path, first: int) -> str:
     """A file of one name and one size, whatever its values."""
     data = pa.table({"id": pa.array(range(first, first + 40), pa.int64())})
@@ -415,9 +394,9 @@ def test_files_that_stay_are_known_though_their_manifests_are_rewritten(table, p
     assert zb.open_index(place, dataset=table).refresh().num_files_kept == 2
 
 
-def test_positions_outside_of_a_file_delete_nothing(table, place, tmp_path):
+def test_positions_outside_of_a_file_delete_nothing_and_those_that_are_there_twice_delete_once(table, place, tmp_path):
     index = build(table, place)
-    positions = [-(2**63), -1, 3, 40, 2**32 - 1, 2**32, 2**63 - 1]
+    positions = [-(2**63), -1, 3, 3, 40, 2**32 - 1, 2**32, 2**63 - 1]
     delete_rows(table, tmp_path / "odd.parquet", {files_of(table)[0]: positions})
     assert table.scan().to_arrow().num_rows == 119
     assert_agrees(index, table)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from lance.dataset import ColumnOrdering
 
@@ -121,20 +120,6 @@ def test_values_that_lance_replaces_in_place_are_found(root):
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_renamed_and_a_retyped_column_lose_no_row(root):
-    index = build(root, "id")
-    table = lance.dataset(str(root))
-    table.alter_columns({"path": "id", "data_type": pa.int32()})
-    assert index.to_table("id = 7").num_rows == 1
-    index.refresh()
-    assert index.search("id = 7").num_zones_kept == 1
-    table = lance.dataset(str(root))
-    table.alter_columns({"path": "id", "name": "number"})
-    assert index.to_table("number = 7").num_rows == 1
-    table.add_columns({"id": "number + 1"})
-    assert index.to_table("id = 8").num_rows == 1
 
 
 def test_columns_with_odd_names_and_fields_of_structs(tmp_path):
@@ -261,15 +246,3 @@ def test_what_only_parquet_files_have_is_refused_by_name(root):
 
 
 # --- doors ------------------------------------------------------------------------------------------------------------
-
-
-def test_engines_that_take_a_pyarrow_dataset_prune_a_lance_table(root):
-    import duckdb
-
-    build(root)
-    lance.dataset(str(root)).delete("id = 8")
-    events = zb.open_index(root).dataset()
-    fetched = duckdb.sql(f"SELECT id FROM events WHERE {user(9)}").fetchall()
-    assert fetched == [(9,)]
-    assert events.last_scan.kept.rows == 8
-    assert events.to_table(filter=pc.field("id") == 8).num_rows == 0

@@ -34,7 +34,7 @@ def write_pyarrow(
     }
     if not options["use_dictionary"] and encodings and chance.random() < 0.5:
         options["column_encoding"] = encodings
-    if encodings and chance.random() < 0.3 and has("parquet_blooms"):
+    if encodings and chance.random() < 0.6 and has("parquet_blooms"):
         options["bloom_filter_options"] = {name: {"ndv": 40, "fpp": 0.05} for name in encodings}
     options |= {
         "row_group_size": chance.choice((3, 7, 20, 1000)),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,7 +14,6 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from tests.depth import at_depth
 from tests.s3 import KEYS, Bucket
 from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError
 from zonebloom.stores import object as object_store
@@ -187,32 +185,6 @@ def test_a_long_listing_takes_one_request_a_part_all_at_once(s3: Bucket):
         assert store.files("") == paths
     assert len(requests) == 3
     assert store.files("day=3", keys) == store.files("day=3") != {}
-
-
-def test_a_listing_in_parts_is_the_plain_one(s3: Bucket, monkeypatch):
-    """Random lives: most known names are there, some went, others came; names sort oddly, and begin each other.
-
-    In the first life requests are throttled, and connections are bad.
-    """
-    for name, count in (("PER_PART", 6), ("OF_PAGE", 8), ("PER_CHUNK", 2)):
-        monkeypatch.setattr(object_client, f"_KEYS_{name}", count)
-    source, faults = random.Random(8), ["break", "", "refuse", "", "", "lose"] * 5
-    letters = ["a", "b", "A", "-", "=", "0", "é", "雪", "\ue000", "😀", " ", "%2F", "~", "+", "\u200b"]
-    for life in range(at_depth(12)):
-        names = {
-            "/".join("".join(source.choices(letters, k=source.randrange(1, 4))) for _ in range(source.randrange(1, 4)))
-            for _ in range(300)
-        }
-        sample = source.sample(sorted(names), source.choice([0, 50, 250]))
-        there = [name for name in names if name not in sample or source.random() < source.choice([0, 0.5, 0.9])]
-        for name in there:
-            s3.put_at_once(f"{life}/{name}", name.encode())
-        store = open_store(s3.url(str(life)), s3.options)
-        with s3.server.failing(*faults if life == 0 else ()):
-            paths = store.files("", sample)
-        assert paths == store.files("")
-        assert list(paths) == sorted(there)
-        assert all(paths[name].size == len(name.encode()) for name in there)
 
 
 def test_a_large_object_is_sent_in_parts_and_appears_whole(s3: Bucket):

@@ -26,8 +26,8 @@ Partitions = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
 def partition_values(path: str) -> dict[str, str | None]:
     """The `key=value` folders of a relative path, percent-decoded; null for the default partition.
 
-    >>> partition_values("day=3/city=S%C3%A3o/part-0.parquet")
-    {'day': '3', 'city': 'São'}
+    >>> partition_values("day=3/city=S%C3%A3o/a%3Db=1=2/=4/x/part-0=5")
+    {'day': '3', 'city': 'São', 'a=b': '1=2'}
     """
     values: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:

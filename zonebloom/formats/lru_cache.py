@@ -19,18 +19,15 @@ class LruCache(Generic[K, V]):
     limit
         The largest sum of the sizes of all values; the least recently used values are dropped.
     size_of
-        The size of a value; by default 1, so that `limit` is a number of values.
+        The size of a value.
     """
 
-    def __init__(self, limit: int, size_of: Callable[[V], int] = lambda _: 1) -> None:
+    def __init__(self, limit: int, size_of: Callable[[V], int]) -> None:
         self._limit = limit
         self._size_of = size_of
         self._lock = threading.Lock()
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._total = 0
-
-    def __len__(self) -> int:
-        return len(self._values)
 
     def get(self, key: K) -> V | None:
         """The value at `key`, which becomes the most recently used one; None if there is none."""
