@@ -217,9 +217,9 @@ def _copy(source: Path, target: Path, file: DataFile, filters: Filters) -> None:
         staged.touch(0o600)  # for its owner alone, until it has the mode of its source
         shutil.copyfile(source, staged)
         with staged.open("r+b") as copy:
-            copy.seek(file.footer_start)
+            copy.seek(file.footer.start)
             footer = copy.read()[: -len(_MAGIC) - 4]
-            copy.truncate(copy.seek(file.footer_start))
+            copy.truncate(copy.seek(file.footer.start))
             places = {key: (copy.tell(), copy.write(filters[key].to_parquet_bytes())) for key in sorted(filters)}
             footer = _with_filters(footer, places)
             copy.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)

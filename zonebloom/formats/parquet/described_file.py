@@ -12,7 +12,7 @@ import pyarrow as pa
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.formats.parquet.fields import Meta
-from zonebloom.formats.parquet.footer import read_footer
+from zonebloom.formats.parquet.footer import Footer, read_footer
 from zonebloom.formats.parquet.row_groups import column_metadata, is_encrypted
 from zonebloom.formats.parquet.statistics import bounds_of, null_count, unpacking
 from zonebloom.formats.parquet.thrift import ThriftError
@@ -43,9 +43,10 @@ class DescribedFile:
         self._source = source
         self._path = source.path
         try:
-            self._footer = read_footer(source, likely, logged, naming)
-            self._metadata = self._footer.metadata
-            self._int96_unit = int96_unit or self._footer.int96_unit
+            self.footer: Footer = read_footer(source, likely, logged, naming)
+            self.metadata: pq.FileMetaData = self.footer.metadata
+            """The footer as pyarrow reads it."""
+            self._int96_unit = int96_unit or self.footer.int96_unit
             self._check_rows()
         except DataFileError:
             source.close()
@@ -79,12 +80,12 @@ class DescribedFile:
     @property
     def num_rows(self) -> int:
         """Rows of the file."""
-        return int(self._metadata.num_rows)
+        return int(self.metadata.num_rows)
 
     @property
     def row_group_rows(self) -> tuple[int, ...]:
         """Rows of each row group."""
-        return self._footer.row_group_rows
+        return self.footer.row_group_rows
 
     @property
     def row_group_bytes(self) -> tuple[int, ...]:
@@ -96,23 +97,18 @@ class DescribedFile:
             The footer has an impossible size for a column chunk.
         """
         with self._decoding():
-            return self._footer.row_group_bytes
+            return self.footer.row_group_bytes
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema as the reader gives it (with extension types such as UUID), without metadata."""
-        return self._footer.schema
-
-    @property
-    def metadata(self) -> pq.FileMetaData:
-        """The footer as pyarrow reads it."""
-        return self._metadata
+        return self.footer.schema
 
     @cached_property
     def int96_columns(self) -> frozenset[str]:
         """Top-level columns with times as INT96."""
-        leaves = self._metadata.schema
-        fields = self._footer.fields
+        leaves = self.metadata.schema
+        fields = self.footer.fields
         return frozenset(
             field.name for field in fields if any(leaves.column(leaf).physical_type == "INT96" for leaf in field.leaves)
         )
@@ -123,7 +119,7 @@ class DescribedFile:
 
         Design: docs/design/scan.md#names
         """
-        repeated = self._footer.repeated_names
+        repeated = self.footer.repeated_names
         return pa.schema([field for field in self.schema if repeated.get(field.name, field.name) == field.name])
 
     def _check_names(self, columns: Sequence[str]) -> None:
@@ -131,7 +127,7 @@ class DescribedFile:
 
         Design: docs/design/scan.md#names
         """
-        for name, path in self._footer.repeated_names.items():
+        for name, path in self.footer.repeated_names.items():
             if any(column == name or column.startswith(f"{name}.") for column in columns):
                 raise DataFileError(f"data file {self._path} must have each column once", got=f"{path} twice")
 
@@ -139,7 +135,7 @@ class DescribedFile:
         """The leaves of columns and fields of structs that the file has."""
         leaves_read: set[int] = set()
         for column in columns:
-            below, leaves = self._footer.fields, range(0)
+            below, leaves = self.footer.fields, range(0)
             for name in hashing.column_path(self.schema, column):
                 field = next(child for child in below if child.name == name)
                 below, leaves = field.children, field.leaves
@@ -148,7 +144,7 @@ class DescribedFile:
 
     def _leaf(self, column: str) -> int | None:
         """The leaf of a top-level column without fields; None if there are several, or none."""
-        fields = [field for field in self._footer.fields if field.name == column]
+        fields = [field for field in self.footer.fields if field.name == column]
         return fields[0].leaves[0] if len(fields) == 1 and not fields[0].children else None
 
     def _chunks(self, groups: Sequence[int], leaves: Sequence[int]) -> list[ByteRange]:
@@ -171,7 +167,7 @@ class DescribedFile:
     def _is_encrypted(self, column: str) -> bool:
         with contextlib.suppress(ThriftError):
             pairs = [(group, leaf) for group in range(len(self.row_group_rows)) for leaf in self._leaves([column])]
-            return any(is_encrypted(self._footer.chunk(*pair)) for pair in pairs)
+            return any(is_encrypted(self.footer.chunk(*pair)) for pair in pairs)
         return False
 
     def column_ranges(self, column: str) -> list[tuple[Any, Any] | None]:
@@ -181,7 +177,7 @@ class DescribedFile:
         """
         leaves = self._leaves([column])
         own = hashing.storage_type(hashing.resolve_column(self.schema, column).type) if leaves else None
-        unpacked = unpacking(own, self._metadata.schema.column(leaves[0])) if len(leaves) == 1 else None
+        unpacked = unpacking(own, self.metadata.schema.column(leaves[0])) if len(leaves) == 1 else None
         groups = [number for number, num_rows in enumerate(self.row_group_rows) if num_rows]
         if unpacked is None:
             return [None] * len(groups)
@@ -196,7 +192,7 @@ class DescribedFile:
 
         Design: docs/design/scan.md#statistics
         """
-        ranges: dict[tuple[int, str, pa.DataType], tuple[int, int] | None] = self._footer.kept["integer ranges"]
+        ranges: dict[tuple[int, str, pa.DataType], tuple[int, int] | None] = self.footer.kept["integer ranges"]
         if (group, column, wanted) not in ranges:
             ranges[group, column, wanted] = self._integer_range(group, column, wanted)
         return ranges[group, column, wanted]
@@ -205,7 +201,7 @@ class DescribedFile:
         leaf = self._leaf(column)
         if leaf is None:
             return None
-        own, described = self.schema.field(column).type, self._metadata.schema.column(leaf)
+        own, described = self.schema.field(column).type, self.metadata.schema.column(leaf)
         t = pa.types
         if own != wanted and not (t.is_signed_integer(own) and t.is_signed_integer(wanted)):
             return None
@@ -218,14 +214,9 @@ class DescribedFile:
             return bounds_of(self._meta(group, leaf), unpacked)
 
     @property
-    def footer_start(self) -> int:
-        """Position of the footer in the file."""
-        return self._footer.start
-
-    @property
     def leaves(self) -> tuple[tuple[str, pa.DataType], ...]:
         """Path and type of each leaf, by its number; the type is null inside of lists and maps."""
-        return self._footer.leaves
+        return self.footer.leaves
 
     def leaf_of(self, column: str) -> int | None:
         """The leaf with the path `column`; None if there is none, or several."""
@@ -240,15 +231,15 @@ class DescribedFile:
         from zonebloom.formats.parquet.bloom import chunk_filters  # noqa: PLC0415 - most files have none
 
         with self._decoding():
-            return chunk_filters(self._footer, partial(self._footer.read_ranges, self._source), leaf, groups)
+            return chunk_filters(self.footer, partial(self.footer.read_ranges, self._source), leaf, groups)
 
     def num_nulls(self, group: int, leaf: int) -> int | None:
         """Rows of a row group in which a leaf is null; None if the footer does not have the number."""
-        if not self._metadata.schema.column(leaf).max_definition_level:
+        if not self.metadata.schema.column(leaf).max_definition_level:
             return 0
         with self._decoding():
             return null_count(self._meta(group, leaf))
 
     def _meta(self, group: int, leaf: int) -> dict[int, Any]:
         """The ColumnMetaData of a chunk, by field."""
-        return column_metadata(self._footer.chunk(group, leaf))
+        return column_metadata(self.footer.chunk(group, leaf))

@@ -102,7 +102,7 @@ class DataFile(DescribedFile):
             raise DataFileError(f"row group {numbers} of data file {self._path} must hold {rows} rows", got=held)
 
     def _value_bytes(self, leaf: int) -> int:
-        described = self._metadata.schema.column(leaf)
+        described = self.metadata.schema.column(leaf)
         if described.physical_type == "FIXED_LEN_BYTE_ARRAY":
             return max(int(described.length), 1)
         return _VALUE_BYTES.get(described.physical_type, _TEXT_BYTES)
@@ -143,7 +143,7 @@ class DataFile(DescribedFile):
 
         present = [column for column in dict.fromkeys(columns) if self.schema.get_field_index(column) >= 0]
         with self._decoding(present):
-            cuts = spans_of_cuts(self._source, self._footer, group, ranges, present) if present else {}
+            cuts = spans_of_cuts(self._source, self.footer, group, ranges, present) if present else {}
             return {name: cuts.get(name) or self._chunks([group], self._leaves([name])) for name in present}
 
     def read_rows(
@@ -183,10 +183,10 @@ class DataFile(DescribedFile):
         present = [column for column in dict.fromkeys(columns) if self.schema.get_field_index(column) >= 0]
         if not present:
             return pa.Table.from_struct_array(pa.nulls(int(lengths.sum()), pa.struct([])))
-        whole_only = self.int96_columns if int96_unit != self._footer.int96_unit else frozenset()
+        whole_only = self.int96_columns if int96_unit != self.footer.int96_unit else frozenset()
         is_whole = len(lengths) == 1 and lengths[0] == self.row_group_rows[group]
         alone = [] if is_whole else [name for name in present if name not in whole_only]
-        cuts = read_cuts(self._source, self._footer, group, ranges, alone) if alone else {}
+        cuts = read_cuts(self._source, self.footer, group, ranges, alone) if alone else {}
         others = [name for name in present if name not in cuts]
         whole = self._read_row_group(group, others, int96_unit) if others else None
         columns_read = []
@@ -248,7 +248,7 @@ class DataFile(DescribedFile):
         """
         return pq.ParquetFile(
             self._source.arrow_file(),
-            metadata=self._metadata,
+            metadata=self.metadata,
             read_dictionary=dictionaries,
             pre_buffer=False,
             coerce_int96_timestamp_unit=int96_unit,
@@ -265,7 +265,7 @@ class DataFile(DescribedFile):
         return groups, first_row
 
     def _is_dictionary(self, leaf: int) -> bool:
-        if self._metadata.schema.column(leaf).physical_type != "BYTE_ARRAY":
+        if self.metadata.schema.column(leaf).physical_type != "BYTE_ARRAY":
             return False
         for group in range(len(self.row_group_rows)):
             meta = self._meta(group, leaf)
