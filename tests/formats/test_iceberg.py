@@ -28,6 +28,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 from pyiceberg.utils.config import Config
 
