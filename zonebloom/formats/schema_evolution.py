@@ -17,6 +17,7 @@ from zonebloom.bloom import hashing
 from zonebloom.formats.dataset import OpenedFile
 from zonebloom.formats.parquet.file import has_column
 from zonebloom.ground.arrow import unwrapped
+from zonebloom.ground.casts import cast_exactly
 
 
 def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -96,10 +97,7 @@ def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
     if not _keeps_values(own, wanted):
         return None
     try:
-        plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-        converted = plain.cast(wanted, safe=True)
-        may_wrap = pa.types.is_decimal(wanted)  # in pyarrow 26
-        return None if may_wrap and not converted.cast(plain.type).equals(plain) else converted
+        return cast_exactly(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 

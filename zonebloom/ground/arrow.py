@@ -8,7 +8,6 @@ does not need them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -140,37 +139,6 @@ def plain_array(array: pa.Array, *, keeps_uuid: bool = False) -> pa.Array:
             array = array.cast(without_views(array.type))
         else:
             return array
-
-
-def some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], of_file: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether `is_so` holds for two leaves at one place of the two types. Fields of structs are matched by name."""
-    of_file, wanted = unwrapped(of_file), unwrapped(wanted)
-    if pa.types.is_struct(of_file) and pa.types.is_struct(wanted):
-        wanted_types = {field.name: field.type for field in wanted}
-        return any(
-            some_leaf(is_so, field.type, wanted_types[field.name]) for field in of_file if field.name in wanted_types
-        )
-    if pa.types.is_nested(of_file) and pa.types.is_nested(wanted) and of_file.num_fields == wanted.num_fields:
-        pairs = [(of_file.field(number).type, wanted.field(number).type) for number in range(of_file.num_fields)]
-        return any(some_leaf(is_so, *pair) for pair in pairs)
-    return is_so(of_file, wanted)
-
-
-def rounds_floats(of_file: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast is from wider floats to narrower ones."""
-    are_floats = pa.types.is_floating(of_file) and pa.types.is_floating(wanted)
-    return are_floats and bool(of_file.bit_width > wanted.bit_width)
-
-
-def misreads(of_file: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether pyarrow 26 casts these types, but not their values.
-
-    It crashes on the text 1e-9999999 for a decimal, and takes 0xff for -1 and 16777217 for a close float. It takes a
-    number for a count of a time's unit, and the bytes of a UUID for letters.
-    """
-    pairs = ((is_text, is_number), (pa.types.is_fixed_size_binary, is_text))
-    counts = ((pa.types.is_integer, pa.types.is_temporal), (pa.types.is_temporal, pa.types.is_integer))
-    return any(is_own(of_file) and is_wanted(wanted) for is_own, is_wanted in (*pairs, *counts))
 
 
 def without_views(arrow_type: pa.DataType) -> pa.DataType:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.ground.arrow import is_bytes, is_number, is_text, misreads, plain_array, rounds_floats, some_leaf
-from zonebloom.ground.errors import DataFileError, Words
+from zonebloom.ground.arrow import is_number
+from zonebloom.ground.casts import cast_exactly
+from zonebloom.ground.errors import DataFileError, Words, first_line
 from zonebloom.predicates.coerce import value_of
 
 
@@ -56,40 +57,11 @@ def as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str) 
     DataFileError
         A value does not convert, or would be another one.
     """
-    if column.type == wanted:
-        return column
-    message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}"
-    for is_wrong, why in ((rounds_floats, ", whose values it would round"), (misreads, "")):
-        if some_leaf(is_wrong, column.type, wanted):
-            raise DataFileError(f"{message}{why}", do=Words.REFRESH)
     try:
-        converted = column.cast(wanted)
-        is_same = not some_leaf(is_unchecked, column.type, wanted) or _has_values_of(column, converted)
+        return cast_exactly(column, wanted)
     except pa.ArrowException as error:
-        raise DataFileError(f"{message}: {error}") from error
-    if not is_same:
-        raise DataFileError(f"{message}, which has not all of its values")
-    return converted
-
-
-def _has_values_of(column: pa.ChunkedArray, converted: pa.ChunkedArray) -> bool:
-    """Whether `converted`, cast back, is `column`."""
-    if not len(column):
-        return True
-    before, after = (pa.chunked_array(list(map(plain_array, side.chunks))) for side in (column, converted))
-    return bool(after.cast(before.type).equals(before))
-
-
-def is_unchecked(held: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a safe cast of pyarrow 26 might change values without an error: any from one kind of type to another.
-
-    Of one kind decimals wrap, and times of day are cut.
-    """
-    t = pa.types
-    kinds = (t.is_integer, t.is_floating, is_text, is_bytes, t.is_timestamp)
-    is_one_kind = held == wanted or any(is_it(held) and is_it(wanted) for is_it in kinds)
-    is_printed_exactly = t.is_floating(held) and is_text(wanted)  # and no NaN equals the NaN that it is read as
-    return not (is_one_kind or is_printed_exactly or t.is_null(held) or is_text(held))
+        message = f"column {name} of {path} must convert to the data set's type {wanted}"
+        raise DataFileError(message, got=f"{column.type}: {first_line(error)}", do=Words.REFRESH) from error
 
 
 def _folder_value(value: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:

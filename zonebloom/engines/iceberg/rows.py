@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.ground.arrow import is_number, is_text, misreads, plain_array, python_value, some_leaf, unwrapped
+from zonebloom.ground.arrow import is_number, is_text, plain_array, python_value, unwrapped
+from zonebloom.ground.casts import is_unchecked, misreads, some_leaf
 from zonebloom.ground.errors import InvalidArgumentError, first_line
 from zonebloom.predicates.coerce import fit_each
 from zonebloom.predicates.literals import null_mask
-from zonebloom.search.file_values import is_unchecked
 
 _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 """Types that pyiceberg takes for the same; it reads a file as the types that it was written with."""

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from zonebloom.ground.arrow import is_text, rounds_floats, some_leaf, unwrapped
+from zonebloom.ground.arrow import is_text, unwrapped
+from zonebloom.ground.casts import rounds_floats, some_leaf
 from zonebloom.ground.errors import DataFileError, UnsupportedTypeError
 
 _MAX_PRECISION = 38

@@ -1,0 +1,87 @@
+"""Casts of Arrow whose values are the same, or an error: those of pyarrow may round, wrap, cut and misread.
+
+Spec: specs/zones.md#schema-evolution
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+
+from zonebloom.ground.arrow import is_bytes, is_number, is_text, plain_array, unwrapped
+
+_Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
+
+
+def cast_exactly(values: _Values, wanted: pa.DataType) -> _Values:
+    """`values` as the type `wanted`, each as it is.
+
+    Raises
+    ------
+    ArrowInvalid, ArrowNotImplementedError
+        A value does not convert, or would be another one.
+    """
+    if values.type == wanted:
+        return values
+    if some_leaf(rounds_floats, values.type, wanted):
+        raise pa.ArrowInvalid("narrower floats would be rounded")
+    if some_leaf(misreads, values.type, wanted):
+        raise pa.ArrowInvalid("values of one type are not read as those of the other")
+    converted = values.cast(wanted)
+    if some_leaf(is_unchecked, values.type, wanted) and not _has_values_of(values, converted):
+        raise pa.ArrowInvalid("it has not all of the values")
+    return converted
+
+
+def _has_values_of(values: pa.Array | pa.ChunkedArray, converted: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether `converted`, cast back, is `values`."""
+    if not len(values):
+        return True
+    sides = ([side] if isinstance(side, pa.Array) else side.chunks for side in (values, converted))
+    before, after = (pa.chunked_array(list(map(plain_array, chunks))) for chunks in sides)
+    return bool(after.cast(before.type).equals(before))
+
+
+def some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], of_file: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether `is_so` holds for two leaves at one place of the two types. Fields of structs are matched by name."""
+    of_file, wanted = unwrapped(of_file), unwrapped(wanted)
+    if pa.types.is_struct(of_file) and pa.types.is_struct(wanted):
+        wanted_types = {field.name: field.type for field in wanted}
+        return any(
+            some_leaf(is_so, field.type, wanted_types[field.name]) for field in of_file if field.name in wanted_types
+        )
+    if pa.types.is_nested(of_file) and pa.types.is_nested(wanted) and of_file.num_fields == wanted.num_fields:
+        pairs = [(of_file.field(number).type, wanted.field(number).type) for number in range(of_file.num_fields)]
+        return any(some_leaf(is_so, *pair) for pair in pairs)
+    return is_so(of_file, wanted)
+
+
+def rounds_floats(of_file: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a cast is from wider floats to narrower ones."""
+    are_floats = pa.types.is_floating(of_file) and pa.types.is_floating(wanted)
+    return are_floats and bool(of_file.bit_width > wanted.bit_width)
+
+
+def misreads(of_file: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether pyarrow 26 casts these types, but not their values.
+
+    It crashes on the text 1e-9999999 for a decimal, and takes 0xff for -1 and 16777217 for a close float. It takes a
+    number for a count of a time's unit, and the bytes of a UUID for letters.
+    """
+    pairs = ((is_text, is_number), (pa.types.is_fixed_size_binary, is_text))
+    counts = ((pa.types.is_integer, pa.types.is_temporal), (pa.types.is_temporal, pa.types.is_integer))
+    return any(is_own(of_file) and is_wanted(wanted) for is_own, is_wanted in (*pairs, *counts))
+
+
+def is_unchecked(held: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a safe cast of pyarrow 26 might change values without an error: any from one kind of type to another.
+
+    Of one kind decimals wrap, and times of day are cut.
+    """
+    t = pa.types
+    kinds = (t.is_integer, t.is_floating, is_text, is_bytes, t.is_timestamp)
+    is_one_kind = held == wanted or any(is_it(held) and is_it(wanted) for is_it in kinds)
+    is_printed_exactly = t.is_floating(held) and is_text(wanted)  # and no NaN equals the NaN that it is read as
+    return not (is_one_kind or is_printed_exactly or t.is_null(held) or is_text(held))
