@@ -158,21 +158,6 @@ def test_locate(lake, run, tmp_path):
     assert text.out.splitlines()[-1] == "nobody\t\t"
 
 
-def test_explain(lake, run):
-    text = run("explain", lake.root, "-w", "user_id = 'nobody'")
-    assert (text.code, text.err) == (0, "")
-    assert "  certainly nowhere: none of 8,001 rows need be read\n" in text.out
-    document = run("explain", lake.root, "-w", "user_id = 'nobody' OR trace IS NULL", "-f", "json").document
-    assert {reason["code"] for reason in document["reasons"]} == {"COLUMN_NOT_INDEXED", "OR_WITH_UNINDEXED_BRANCH"}
-
-
-def test_status_has_the_columns(lake, run):
-    text = run("status", lake.root)
-    assert (text.code, text.err) == (0, "")
-    assert "user_id    string  bloom     33            256" in text.out
-    assert run("status", lake.root, "--format", "json").document == zb.open_index(lake.root).status().to_dict()
-
-
 def test_verify(lake, run):
     text = run("verify", lake.root, "--all")
     assert (text.code, text.err) == (0, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 
 import pytest
 
@@ -13,8 +14,9 @@ from zonebloom.index.doors import open_index
 ROWS, FILES, ROWS_PER_ZONE = 50_000, 3, 8192
 
 
-def test_the_demo_prunes_and_leaves_nothing_behind(tmp_path):
-    report = run_demo(ROWS, FILES, directory=tmp_path)
+def test_the_demo_prunes_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    report = run_demo(ROWS, FILES)
     present, absent, device, some, everything = report.searches
     zones = sum(math.ceil((ROWS * (n + 1) // FILES - ROWS * n // FILES) / ROWS_PER_ZONE) for n in range(FILES))
     for search in report.searches:
@@ -30,8 +32,8 @@ def test_the_demo_prunes_and_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lake_of_one_row_has_a_demo(tmp_path):
-    report = run_demo(1, 1, directory=tmp_path)
+def test_a_lake_of_one_row_has_a_demo():
+    report = run_demo(1, 1)
     assert report.searches[0].num_matches == 1
 
 
@@ -42,7 +44,7 @@ def test_a_lake_needs_a_row_for_each_file(rows, files):
 
 
 def test_a_demo_that_is_kept_can_be_searched(tmp_path, capsys):
-    run_demo(2000, 2, directory=tmp_path, keep=tmp_path / "kept")
+    run_demo(2000, 2, keep=tmp_path / "kept")
     assert f"its index {tmp_path / 'kept' / '_events.zonebloom'}" in capsys.readouterr().err
     assert open_index(tmp_path / "kept" / "events").to_table("event IS NOT NULL").num_rows == 2000
     with pytest.raises(InvalidArgumentError, match="must be a new folder"):

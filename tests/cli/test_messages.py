@@ -63,6 +63,7 @@ COMMANDS = [
     ("build {}/nowhere -c a", 1, "/nowhere does not exist"),
     ("search {}/lake -w user_id = 'x'", 2, "put the whole condition in quotes"),
     ("search {}/lake -c user_id", 2, "a column without values; give --where"),
+    ("scan {}/lake --values /dev/null", 2, "--values needs --column"),
     ("search {}/lake", 2, "no condition to search for; give --where"),
     ("search {}/lake -w amount=5 -f xml", 2, "'xml' is not one of"),
     ("buidl {}/lake", 2, "No such command 'buidl'"),

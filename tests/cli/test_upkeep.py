@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -39,33 +37,6 @@ def test_refresh_adds_and_drops_what_changed(lake, run):
     new = run("refresh", lake, "--mode", "full", "--rows-per-zone", 50, "--kind", "both")
     assert new.out.startswith("version 3: 3 files added, 3 dropped, 0 kept; 5 zones added, 5 in the index")
     assert run("status", lake, "--format", "json").document["columns"][0]["kind"] == "both"
-
-
-def test_versions_restore_and_vacuum(lake, run):
-    write(lake / "day=2/b.parquet", [7777])
-    assert run("refresh", lake).code == 0
-    assert run("restore", lake, 1).out == "version 3\n"
-    listed = run("versions", lake, "--format", "json").document
-    assert [(entry["number"], entry["operation"]) for entry in listed] == [(1, "build"), (2, "refresh"), (3, "restore")]
-    assert [line.split()[0] for line in run("versions", lake).out.splitlines()] == ["number", "1", "2", "3"]
-    assert run("vacuum", lake).out.startswith("removed 0 versions and 0 files")
-    assert run("vacuum", lake, "--older-than", 0, "--dry-run").out.startswith("would remove 2 versions and ")
-    looked = run("vacuum", lake, "--older-than", 0, "--dry-run", "--format", "json").document
-    assert (looked["versions"], looked["is_dry_run"]) == ([1, 2], True)
-    assert run("vacuum", lake, "--older-than", 0).out.startswith("removed 2 versions")
-    assert len(run("versions", lake, "--format", "json").document) == 1
-    assert run("restore", lake, 1).code == 2
-    assert run("scan", lake, "--where", "k = 7777").out == "k,day\n7777,2\n"
-
-
-def test_optimize_says_what_it_merged(lake, run):
-    assert run("build", lake, "-c", "k", "--rows-per-zone", 1, "--overwrite", "--workers", 1).code == 0
-    write(lake / "day=2/b.parquet", range(1000, 1200))
-    assert run("refresh", lake).code == 0
-    assert re.search(r"k +500 +0 +2 +1 ", run("optimize", lake).out)
-    assert run("optimize", lake).out == "nothing to do\n  version  4\n"
-    document = run("optimize", lake, "--format", "json").document
-    assert (document["version"], document["columns"]) == (4, [])
 
 
 def test_a_delete_asks_first_and_leaves_what_others_wrote(lake, run):

@@ -115,26 +115,6 @@ def test_parameters_that_make_no_sense_are_refused_before_anything_is_written(fl
     assert not index_of(flat_lake.root).exists()
 
 
-def test_files_that_are_no_parquet_are_kept_and_said(flat_lake):
-    (flat_lake.root / "readme.txt").write_text("not Parquet")
-    (flat_lake.root / "empty.parquet").write_bytes(b"")
-    (flat_lake.root / "magic.parquet").write_bytes(b"PAR1PAR1")
-    with pytest.warns(RuntimeWarning, match="it is not indexed, and always read whole") as caught:
-        index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
-    assert len(caught) == 3
-    user = flat_lake.table["user_id"][0].as_py()
-    result = index.search(zb.Equals("user_id", user))
-    assert result.files == ["empty.parquet", "magic.parquet", "part-0.parquet", "readme.txt"]
-    assert result.num_zones_kept == 1
-    assert {(str(reason.code), reason.path) for reason in result.reasons} == {
-        (code, path)
-        for code in ("FILE_NOT_INDEXED", "FILE_UNREADABLE")
-        for path in ("empty.parquet", "magic.parquet", "readme.txt")
-    }
-    with pytest.raises(DataFileError, match=r"empty\.parquet must be a whole Parquet file"):
-        index.to_table(zb.Equals("user_id", user))
-
-
 def test_every_truncation_of_a_data_file_is_kept_and_said(built):
     lake, index = built
     path = lake.root / lake.files[1]

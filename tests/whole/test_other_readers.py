@@ -66,16 +66,6 @@ def test_the_index_of_one_partition_is_no_data_of_the_whole(make_lake):
     assert pads.dataset(lake.root, format="parquet").count_rows() == 500
 
 
-def test_files_that_are_skipped_for_their_names_are_counted(flat_lake):
-    """DuckDB and Polars read them: for an erasure request each is a missed person."""
-    for place in (".e.parquet", "_hid/b.parquet", ".dot/c.parquet", "_hid/notes.txt"):
-        (flat_lake.root / place).parent.mkdir(exist_ok=True)
-        pq.write_table(pa.table({"user_id": ["x"]}), flat_lake.root / place)
-    index = zb.build_index(flat_lake.root, "user_id")
-    assert index.num_fragments == 3
-    assert index.data.pin().num_skipped() == 3
-
-
 def test_the_index_of_an_iceberg_table_lies_beside_it(tmp_path):
     catalog = SqlCatalog("main", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake")
     catalog.create_namespace("db")

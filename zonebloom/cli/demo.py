@@ -103,9 +103,7 @@ class DemoReport(Result):
         yield "A bloom filter cannot evaluate a range: amount > 999.9 reads everything."
 
 
-def run_demo(
-    rows: int = 4_000_000, files: int = 8, *, directory: Path | None = None, keep: Path | None = None
-) -> DemoReport:
+def run_demo(rows: int = 4_000_000, files: int = 8, *, keep: Path | None = None) -> DemoReport:
     """Measure how much an index saves on a lake of `rows` events in `files` files. Leaves no files behind.
 
     Needs about 70 bytes of disk a row, and a minute at the defaults. Says on stderr what it does.
@@ -114,8 +112,6 @@ def run_demo(
     ----------
     keep
         A new folder where lake and index stay.
-    directory
-        The parent of the temporary folder; by default the system's folder for temporary files.
 
     Raises
     ------
@@ -130,7 +126,7 @@ def run_demo(
         raise InvalidArgumentError(f"--files {files} is not from 1 to the {rows} rows")
     if keep is not None and keep.exists():
         raise InvalidArgumentError("keep must be a new folder", got=f"{keep}, which exists")
-    with tempfile.TemporaryDirectory(prefix="zonebloom-demo-", dir=directory) as folder:
+    with tempfile.TemporaryDirectory(prefix="zonebloom-demo-") as folder:
         click.echo(f"writing {rows:,} events with random keys to {counted(files, 'Parquet file')} ...", err=True)
         lake = (keep or Path(folder)) / "events"
         user_ids, device_ids = _write_lake(lake, rows, files)

@@ -47,22 +47,19 @@ def export(opened: Index, column: str, output: Path | None, per_fragment: bool, 
     if per_fragment and output is not None:
         raise click.UsageError("--per-fragment is for a Lance table, not for --output.")
     if output is None:
+        place = opened.data.location
         with options.busy("exporting"):
-            _export_to_lance(opened, column, per_fragment=per_fragment, overwrite=overwrite)
+            done = opened.export_lance(place, column, per_fragment=per_fragment, overwrite=overwrite)
+        parts = f"{counted(done.num_zones, 'zone')} in {counted(done.num_segments, 'segment')}"
+        size = f"{parts}, {done.filter_bytes:,} bytes of filters"
+        message = f"committed {done.name} to {place}, table version {done.table_version}: {size}"
+        say(done.to_dict(), message, err=True)
         return
     options.check_output(output, opened, overwrite=overwrite)
     with options.busy("exporting"):
         count = write_table(opened.zone_table(column, numbered_by_path=True).to_arrow(), output)
     document = {"column": column, "num_zones": count, "output": str(output)}
     say(document, f"wrote {counted(count, 'zone')} to {output}", err=True)
-
-
-def _export_to_lance(index: Index, column: str, *, per_fragment: bool, overwrite: bool) -> None:
-    done = index.export_lance(index.data.location, column, per_fragment=per_fragment, overwrite=overwrite)
-    parts = f"{counted(done.num_zones, 'zone')} in {counted(done.num_segments, 'segment')}"
-    size = f"{parts}, {done.filter_bytes:,} bytes of filters"
-    message = f"committed {done.name} to {index.data.location}, table version {done.table_version}: {size}"
-    say(done.to_dict(), message, err=True)
 
 
 @lance.command(

@@ -267,13 +267,13 @@ def delete_index(
     IndexNotFoundError
         There is no file of an index.
     """
-    from zonebloom.indexing.versions import remove  # noqa: PLC0415 - a plain search does without
+    from zonebloom.indexing import versions  # noqa: PLC0415 - a plain search does without
 
     given = _location(path)
     stores = [open_store(place, storage_options) for place in _places(given)]
     stores.sort(key=lambda store: not list_versions(store))  # an index before leftovers
     for store in stores:
-        removed = remove(store, dry_run=dry_run)
+        removed = versions.delete_index(store, dry_run=dry_run)
         if removed.num_files:
             return removed
     raise IndexNotFoundError(f"no index beside {given} or in it: nothing to remove")

@@ -59,7 +59,7 @@ class Adopting:
 
     def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
         """As `Runner` says; if a file has filters for a column, the column is not read."""
-        built = BuiltColumns({column: [] for column in plan.columns}, {column: set() for column in plan.columns})
+        built = BuiltColumns()
         rest = self._adopt(plan, fragments, built)
         together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
         for column, left in rest.items():
@@ -71,11 +71,7 @@ class Adopting:
                 part = replace(plan, columns={column: plan.columns[column] for column in columns})
                 added = self.runner.build(part, [fragments[number] for number in numbers])
                 written.extend(added.paths)
-                for column in columns:
-                    built.segments[column] += added.segments[column]
-                    built.unfit[column] |= added.unfit[column]
-                built.failed |= added.failed
-                built.rows += added.rows
+                built.add(added)
         return built
 
     def _adopt(self, plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) -> dict[str, list[int]]:
@@ -100,8 +96,8 @@ class Adopting:
                             writers[column].add(zone)
                 if plan.on_rows and None not in adopted.values():
                     plan.on_rows(fragment.num_rows)
-            segments = {column: writer.finish() for column, writer in writers.items()}
-        built.segments |= segments
+            for column, writer in writers.items():
+                built.segments[column] += writer.finish()
         return rest
 
 

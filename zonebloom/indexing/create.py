@@ -165,13 +165,14 @@ def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, colum
         raise InvalidArgumentError(
             "an import must be of a ZoneTable and the name of a column", got=f"{type(zones).__name__}, {column!r:.80}"
         )
-    if _current(store).manifest.version:
+    base = _current(store)
+    if base.manifest.version:
         raise IndexExistsError(
             "there must be no index yet to import one",
             got=f"one at {store.location}",
             do=f"delete it, or set {Words.INDEX}",
         )
-    plan = plan_build(_current(store), dataset, [column], IndexOptions(zones.rows_per_zone, zones.fpp))
+    plan = plan_build(base, dataset, [column], IndexOptions(zones.rows_per_zone, zones.fpp))
     with inspected(plan, runner_for(dataset, BuildOptions())) as (opened, first):
         if opened.skipped:
             raise DataFileError("each file must be readable to import zones", got=next(iter(opened.skipped.values())))
@@ -190,7 +191,7 @@ def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, colum
             segments = tuple(writer.finish())
         entry = replace(plan.columns[0], column_type=column_type, sizing="imported", segments=segments)
         change = replace(first, columns=(ColumnChange(entry, is_rebuilt=True),), added=tuple(opened.fragments))
-        commit_change(store, plan.snapshot.manifest, change)
+        commit_change(store, base.manifest, change)
 
 
 def _check_tiling(zones: ZoneTable, fragments: Sequence[Fragment]) -> None:

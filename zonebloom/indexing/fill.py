@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -151,9 +152,9 @@ def units_of(fragments: Sequence[Fragment], rows_per_zone: int, workers: int) ->
 class BuiltColumns:
     """The outcome of a build."""
 
-    segments: dict[str, list[SegmentEntry]]
+    segments: defaultdict[str, list[SegmentEntry]] = field(default_factory=lambda: defaultdict(list))
     """New segments by column."""
-    unfit: dict[str, set[int]]
+    unfit: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     """By column, fragments with values that do not convert to its type; not all of their rows are in zones."""
     failed: dict[int, str] = field(default_factory=dict)
     """Fragments that could not be read to the end, and why."""
@@ -164,6 +165,15 @@ class BuiltColumns:
     def paths(self) -> list[str]:
         """Paths of all new segments."""
         return [segment.path for segment in chain.from_iterable(self.segments.values())]
+
+    def add(self, other: BuiltColumns) -> None:
+        """Add the outcome of another part of the build."""
+        for column, segments in other.segments.items():
+            self.segments[column] += segments
+        for column, ids in other.unfit.items():
+            self.unfit[column] |= ids
+        self.failed |= other.failed
+        self.rows += other.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +243,7 @@ class Threads:
 
 def build_units(plan: BuildPlan, units: Sequence[Unit]) -> BuiltColumns:
     """The zones of `units` as segments, in `plan.workers` threads."""
-    built = BuiltColumns({column: [] for column in plan.columns}, {column: set() for column in plan.columns})
+    built = BuiltColumns()
     queue = _Queue(units)
     num_workers = max(1, min(plan.workers, len(units)))
     num_rows = sum(unit.stop - unit.start for unit in units)

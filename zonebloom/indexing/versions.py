@@ -232,7 +232,7 @@ def _named(store: Store, numbers: list[int]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Removal(Result):
-    """The files that `remove` removed, or would remove."""
+    """The files that `delete_index` removed, or would remove."""
 
     location: str
     """Location of the index."""
@@ -248,21 +248,16 @@ class Removal(Result):
         return f"{verb} {counted(self.num_files, 'file')} of {self.location}"
 
 
-def remove(store: Store, *, dry_run: bool) -> Removal:
-    """Remove all files that zonebloom wrote below `store`, with or without a commit; see `delete_index`."""
-    count = len(_files(store)) if dry_run else delete_index(store)
-    return Removal(store.location, count, dry_run)
-
-
-def delete_index(store: Store) -> int:
-    """Remove all files that zonebloom wrote, and folders that become empty; returns the number of files.
+def delete_index(store: Store, *, dry_run: bool = False) -> Removal:
+    """Remove all files that zonebloom wrote below `store`, with or without a commit, and folders that become empty.
 
     Version files are removed first, the current one last. So an interrupted deletion leaves a working index or none.
     """
     numbers = list_versions(store)
     order = [version_path(number) for number in numbers]
     order += [path for path in _files(store) if path not in order]
-    for path in order:
-        store.delete(path)
-    store.prune()
-    return len(order)
+    if not dry_run:
+        for path in order:
+            store.delete(path)
+        store.prune()
+    return Removal(store.location, len(order), dry_run)

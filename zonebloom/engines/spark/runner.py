@@ -125,8 +125,10 @@ class SparkRunner:
             if on_rows is not None:
                 on_rows(built.rows)
 
-        results = self._cluster.map(build_units, sent, self._shares(units, total), on_result if on_rows else None)
-        return _union(plan.columns, results)
+        whole = BuiltColumns()
+        for built in self._cluster.map(build_units, sent, self._shares(units, total), on_result if on_rows else None):
+            whole.add(built)
+        return whole
 
     def run(self, function: Callable[..., T], store: Store, *arguments: Any) -> T:
         """`function(store, *arguments)` in one task."""
@@ -154,17 +156,6 @@ def sent_dataset(dataset: DatasetSnapshot) -> DatasetSnapshot:
 
 def _num_rows(unit: Unit) -> int:
     return unit.stop - unit.start
-
-
-def _union(columns: Iterable[str], results: Sequence[BuiltColumns]) -> BuiltColumns:
-    whole = BuiltColumns({column: [] for column in columns}, {column: set() for column in columns})
-    for built in results:
-        whole.rows += built.rows
-        whole.failed |= built.failed
-        for column in whole.segments:
-            whole.segments[column] += built.segments[column]
-            whole.unfit[column] |= built.unfit[column]
-    return whole
 
 
 def estimated_bytes(column: ColumnEntry, fragments: Sequence[Fragment]) -> int:

@@ -52,16 +52,10 @@ class MapFiles(NamedTuple):
     def of(cls, view: View) -> Self:
         """The files of a view."""
         files = view.files
-        unreadable = set(files.unreadable_paths)
-        changed = {reason.path for reason in files.reasons if reason.code == "FILE_CHANGED"}
+        unknown = {reason.path: FileState.CHANGED for reason in files.reasons if reason.code == "FILE_CHANGED"}
+        unknown |= dict.fromkeys(files.unreadable_paths, FileState.UNREADABLE)
         states = [
-            FileState.INDEXED
-            if is_known
-            else FileState.UNREADABLE
-            if path in unreadable
-            else FileState.CHANGED
-            if path in changed
-            else FileState.NEW
+            FileState.INDEXED if is_known else unknown.get(path, FileState.NEW)
             for path, is_known in zip(files.table.paths, files.is_known.tolist(), strict=True)
         ]
         num_rows = np.where(files.table.num_rows == MAX_ROWS, 0, files.table.num_rows).astype(np.int64)
