@@ -96,14 +96,6 @@ def commit_often(root: str, number: int, commits: int, index: str = "", options:
         assert (done.num_files_added, done.num_files_dropped) == (1, 0)
 
 
-def refresh_whole(root: str, number: int) -> None:
-    """Add a file and index all there are, three times."""
-    for turn in range(3):
-        first = 10_000 * number + 10 * turn
-        write(Path(root) / f"w{number}-{turn}.parquet", range(first, first + 10))
-        zb.open_index(root).refresh(workers=1)
-
-
 def erase(root: str, record: str, steps: int) -> None:
     """Erase rows, and die by SIGKILL before one of the steps that change the disk; without an error if there are fewer.
 

@@ -142,17 +142,6 @@ def test_a_relative_path_is_as_good(flat_lake, monkeypatch):
 # --- adding columns -------------------------------------------------------------------------------------------------
 
 
-def test_columns_are_added_to_an_index(flat_lake):
-    first = zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
-    second = zb.build_index(flat_lake.root, "device_id", rows_per_zone=200)
-    assert (first.version, first.columns) == (1, ["user_id"])
-    assert (second.version, second.columns) == (2, ["user_id", "device_id"])
-    user, device = flat_lake.table["user_id"][500].as_py(), flat_lake.table["device_id"][500].as_py()
-    both = second.search(zb.Equals("user_id", user) & zb.Equals("device_id", device))
-    assert 0 < both.num_rows_kept <= 100
-    assert not both.reasons
-
-
 def test_adding_a_column_after_files_changed_keeps_the_first_honest(flat_lake):
     """The first column's zones of a file that changed or went are neither searched nor exported."""
     zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)

@@ -184,14 +184,6 @@ def test_a_column_that_both_build_overlaps(lake, store, base):
         commit_change(store, base, Change("build", (ColumnChange(built, is_rebuilt=True),)))
 
 
-def test_reserved_ids_never_meet(tmp_path):
-    counts = [count + number for number in range(4) for count in range(1, 30)]
-    with ThreadPoolExecutor(4) as pool:
-        firsts = list(pool.map(lambda count: reserve_ids(LocalStore(tmp_path), 0, count), counts))
-    ids = [first + number for first, count in zip(firsts, counts, strict=True) for number in range(count)]
-    assert sorted(ids) == list(range(sum(counts)))
-
-
 class PausingStore(LocalStore):
     """Lets others do something between looking for a free id and taking it."""
 
@@ -286,14 +278,6 @@ def test_eight_processes_commit_and_none_is_lost(lake, s3, run, figure, where):
     assert reader.version == 1
     assert reader.search("k = 150").row_ranges.fragment(1) == before
     figure(f"{WRITERS * commits} commits of {WRITERS} processes on {where}, none lost, no version skipped")
-
-
-def test_processes_that_see_each_others_files_index_each_once(lake, run):
-    run(lake, "refresh_whole", range(1, 5))
-    index = zb.open_index(lake)
-    assert index.refresh().num_files_added == 0
-    assert index.num_fragments == 3 + 12
-    assert_whole(lake, index, rows_of(lake))
 
 
 # --- a copy that sees several moments ---------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ import pytest
 import s3fs
 
 import zonebloom as zb
-from tests.conftest import Lake, index_of, make_rows
+from tests.conftest import Lake, make_rows
 from tests.depth import at_depth, some
 from tests.s3 import Bucket, Request
 from zonebloom.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, StorageError
@@ -81,11 +81,9 @@ def some_keys(lake: Lake) -> list[str]:
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["", "indexes/lake"])
-def test_all_places_of_an_index_are_asked_at_once(s3: Bucket, flat_lake: Lake, place):
+def test_all_places_of_an_index_are_asked_at_once(s3: Bucket, flat_lake: Lake):
     url = s3.upload(flat_lake.root, "lake")
-    index = s3.url(place) if place else None
-    zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options, index=index)
+    zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
     all_asked = threading.Barrier(3)
 
     def fault(_method: str, _path: str, query: str) -> None:
@@ -93,7 +91,7 @@ def test_all_places_of_an_index_are_asked_at_once(s3: Bucket, flat_lake: Lake, p
             all_asked.wait(20)
 
     with s3.server.misbehaving(fault), s3.server.recorded() as requests:
-        assert zb.open_index(index or url, storage_options=s3.options).columns == ["user_id"]
+        assert zb.open_index(url, storage_options=s3.options).columns == ["user_id"]
     assert not all_asked.broken
     assert len(requests) == 4  # and one for the version
 
@@ -157,12 +155,6 @@ def test_lakes_that_others_write(s3: Bucket):
     assert_same(index.to_table(zb.col("user_id") == key), whole.to_table(filter=pc.field("user_id") == key))
     with pytest.raises(InvalidArgumentError, match="give the URL of the folder"):
         zb.build_index(whole, "user_id", index=s3.url("i"), storage_options=s3.options)
-
-
-def test_file_urls_are_local_paths(flat_lake: Lake):
-    built = zb.build_index(f"file://{flat_lake.root}", "user_id", rows_per_zone=64)
-    assert built.root == index_of(flat_lake.root)
-    assert_finds(zb.open_index(f"file:{flat_lake.root}"), flat_lake.table, some_keys(flat_lake))
 
 
 def test_no_secret_is_written(s3: Bucket, flat_lake: Lake):
@@ -337,7 +329,7 @@ def test_a_write_whose_answer_is_lost_counts_once(s3: Bucket, flat_lake: Lake, f
     assert index.search("user_id = 'x'", strict=True).kept.rows == 0
 
 
-@pytest.mark.parametrize("folder", ["versions", "ids", "fragments", "columns"])
+@pytest.mark.parametrize("folder", ["versions", "columns"])
 def test_nothing_is_committed_where_a_write_is_refused(s3: Bucket, flat_lake: Lake, folder):
     url = s3.upload(flat_lake.root, "lake")
     with (
