@@ -285,7 +285,7 @@ class _Queue:
 
 
 def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, locators: Mapping[str, LocatorParts]) -> None:
-    options = plan.options
+    options, mine = plan.options, BuiltColumns()
     with ExitStack() as stack:
         stack.callback(queue.stop)  # after an error in one worker, the other workers end too
         writers: dict[str, ZoneSegmentWriter] = {}
@@ -311,17 +311,15 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, locators: Mapping
             try:
                 unfit = _build_unit(plan, unit, builders)
             except DataFileError as error:
-                with queue.lock:
-                    built.failed[unit.fragment.fragment_id] = str(error)
+                mine.failed[unit.fragment.fragment_id] = str(error)
                 continue
-            with queue.lock:
-                built.rows += unit.stop - unit.start
-                for column in unfit:
-                    built.unfit[column].add(unit.fragment.fragment_id)
-        ended = {column: _ended(builders[column], writers.get(column)) for column in plan.columns}
+            mine.rows += unit.stop - unit.start
+            for column in unfit:
+                mine.unfit[column].add(unit.fragment.fragment_id)
+        for column in plan.columns:
+            mine.segments[column] += _ended(builders[column], writers.get(column))
     with queue.lock:
-        for column, segments in ended.items():
-            built.segments[column] += segments
+        built.add(mine)
 
 
 def _ended(builders: Iterable[ZoneBuilder | LocatorBuilder], writer: ZoneSegmentWriter | None) -> list[SegmentEntry]:
