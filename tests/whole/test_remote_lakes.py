@@ -74,6 +74,27 @@ def parquet(table: pa.Table, row_group_size: int = 2048, **options) -> bytes:
     return sink.getvalue()
 
 
+def reopened(s3: Bucket) -> zb.Index:
+    """The index of the folder `lake`, opened anew."""
+    return zb.open_index(s3.url("lake"), storage_options=s3.options)
+
+
+def indexed(s3: Bucket, lake: Lake, columns: str | list[str] = "user_id", **options) -> zb.Index:
+    """The index of a lake that is uploaded as the folder `lake`."""
+    options = {"rows_per_zone": 64, **options, "storage_options": s3.options}
+    zb.build_index(s3.upload(lake.root, "lake"), columns, **options)
+    return reopened(s3)
+
+
+def located(s3: Bucket, data: bytes, rows_per_zone: int) -> zb.Index:
+    """The locator of `k` of one file, `lake/one.parquet`; no footer of it is known."""
+    s3.put("lake/one.parquet", data)
+    options = {"rows_per_zone": rows_per_zone, "kind": "locator", "storage_options": s3.options}
+    zb.build_index(s3.url("lake"), "k", **options)
+    footers._KEPT.clear()
+    return reopened(s3)
+
+
 def some_keys(lake: Lake) -> list[str]:
     return [key_of(lake, row) for row in (0, lake.table.num_rows // 2, lake.table.num_rows - 1)]
 
@@ -82,8 +103,7 @@ def some_keys(lake: Lake) -> list[str]:
 
 
 def test_all_places_of_an_index_are_asked_at_once(s3: Bucket, flat_lake: Lake):
-    url = s3.upload(flat_lake.root, "lake")
-    zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+    indexed(s3, flat_lake)
     all_asked = threading.Barrier(3)
 
     def fault(_method: str, _path: str, query: str) -> None:
@@ -91,7 +111,7 @@ def test_all_places_of_an_index_are_asked_at_once(s3: Bucket, flat_lake: Lake):
             all_asked.wait(20)
 
     with s3.server.misbehaving(fault), s3.server.recorded() as requests:
-        assert zb.open_index(url, storage_options=s3.options).columns == ["user_id"]
+        assert reopened(s3).columns == ["user_id"]
     assert not all_asked.broken
     assert len(requests) == 4  # and one for the version
 
@@ -183,9 +203,7 @@ ASKING = {
 @pytest.mark.parametrize("ask", ASKING.values(), ids=ASKING)
 def test_the_data_is_listed_while_the_index_is_asked(s3: Bucket, flat_lake: Lake, ask):
     """The listing waits for a request to a segment: one after the other they would wait for ever."""
-    url = s3.upload(flat_lake.root, "lake")
-    zb.build_index(url, ["user_id", "device_id"], kind="locator", rows_per_zone=64, storage_options=s3.options)
-    index = zb.open_index(url, storage_options=s3.options)
+    index = indexed(s3, flat_lake, ["user_id", "device_id"], kind="locator")
     for key in [*some_keys(flat_lake), "nobody"]:
         is_asked, waits = threading.Event(), []
 
@@ -202,11 +220,10 @@ def test_the_data_is_listed_while_the_index_is_asked(s3: Bucket, flat_lake: Lake
 
 
 def test_a_refresh_of_a_part_lists_only_that(s3: Bucket, hive_lake: Lake):
-    url = s3.upload(hive_lake.root, "lake")
-    index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+    index = indexed(s3, hive_lake)
     for day in (1, 2):
         s3.put(f"lake/day={day}/new.parquet", parquet(make_rows(100, seed=day)))
-    for scope in ({"paths": ["day=1"]}, {"paths": [f"{url}/day=1/new.parquet"]}, {"partitions": "day=2"}):
+    for scope in ({"paths": ["day=1"]}, {"paths": [s3.url("lake/day=1/new.parquet")]}, {"partitions": "day=2"}):
         with s3.server.recorded() as requests:
             done = index.refresh(**scope)
         assert done.num_files_added == (0 if "new" in str(scope) else 1)
@@ -225,13 +242,12 @@ def test_a_file_that_changes_during_a_scan_is_never_mixed(s3: Bucket):
         for values in (keys, np.full(len(keys), keys[5]))
     )
     assert len(old) == len(new) > ROUND_BYTES
-    s3.put("lake/one.parquet", old)
-    zb.build_index(s3.url("lake"), "k", rows_per_zone=1000, kind="locator", storage_options=s3.options)
+    located(s3, old, 1000)
     outcomes = set()
     for number in range(4):
         s3.put("lake/one.parquet", old)
         footers._KEPT.clear()
-        index, reads = zb.open_index(s3.url("lake"), storage_options=s3.options), itertools.count()
+        index, reads = reopened(s3), itertools.count()
 
         def overwrite(method, path, _query, number=number, reads=reads):
             if method == "GET" and path.endswith("one.parquet") and next(reads) == number:
@@ -251,8 +267,7 @@ def test_a_file_that_changes_during_a_scan_is_never_mixed(s3: Bucket):
 
 def test_upkeep_of_a_remote_index(s3: Bucket, make_lake):
     lake = make_lake((3000, 3000))
-    url = s3.upload(lake.root, "lake")
-    index = zb.build_index(url, "user_id", rows_per_zone=8, optimize=False, storage_options=s3.options)
+    index = indexed(s3, lake, rows_per_zone=8, optimize=False)
     assert index.indexed_columns()[0].segments.keys() == {"zones"}
     index.optimize()
     assert index.indexed_columns()[0].segments.keys() >= {"slices"}
@@ -264,14 +279,13 @@ def test_upkeep_of_a_remote_index(s3: Bucket, make_lake):
     assert index.vacuum(older_than=timedelta(days=1)).files == ()
     done = index.vacuum(older_than=timedelta(0))
     assert done.versions == (1, 2)
-    assert_finds(zb.open_index(url, storage_options=s3.options), lake.table, some_keys(lake))
+    assert_finds(reopened(s3), lake.table, some_keys(lake))
     assert len(s3.keys("_lake.zonebloom/columns/")) == 2
 
 
 def test_small_columns_are_sliced_where_reads_are_dear(s3: Bucket, make_lake):
     lake = make_lake((3000, 3000))
-    url = s3.upload(lake.root, "lake")
-    index = zb.build_index(url, "user_id", rows_per_zone=8, storage_options=s3.options)
+    index = indexed(s3, lake, rows_per_zone=8)
     assert index.indexed_columns()[0].segments.keys() >= {"slices"}
     assert index.verify(sample=1.0).is_sound
     assert_finds(index, lake.table, some_keys(lake))
@@ -287,10 +301,7 @@ def test_small_columns_are_sliced_where_reads_are_dear(s3: Bucket, make_lake):
 def test_faults_of_a_store_change_no_answer(s3: Bucket, make_lake, layout):
     """Of the requests to index and data a tenth is slow, and a tenth is refused, unanswered or half answered."""
     lake = make_lake((3000, 2000, 0, 3000), row_group_size=500)
-    url, chance = s3.upload(lake.root, "lake"), random.Random(5)
-    index = zb.build_index(
-        url, "user_id", rows_per_zone=64, storage_options=s3.options, kind="bloom" if layout == "slices" else layout
-    )
+    chance, index = random.Random(5), indexed(s3, lake, kind="bloom" if layout == "slices" else layout)
     if layout == "slices":
         index.optimize()
     struck: Counter[str] = Counter()
@@ -303,7 +314,7 @@ def test_faults_of_a_store_change_no_answer(s3: Bucket, make_lake, layout):
 
     with s3.server.misbehaving(fault):
         for _ in range(at_depth(12, 2)):
-            opened, keys = zb.open_index(url, storage_options=s3.options), some_keys(lake)
+            opened, keys = reopened(s3), some_keys(lake)
             assert_finds(opened, lake.table, keys)
             by_engine = opened.dataset().to_table(filter=pc.field("user_id").isin(keys))  # as engines ask
             assert_same(by_engine, rows_with(lake.table, keys))
@@ -312,7 +323,6 @@ def test_faults_of_a_store_change_no_answer(s3: Bucket, make_lake, layout):
 
 @pytest.mark.parametrize("folder", ["versions", "ids", "fragments", "columns"])
 def test_a_write_whose_answer_is_lost_counts_once(s3: Bucket, flat_lake: Lake, folder):
-    url = s3.upload(flat_lake.root, "lake")
     lost = []
 
     def lose_first(method, path, query):
@@ -322,7 +332,7 @@ def test_a_write_whose_answer_is_lost_counts_once(s3: Bucket, flat_lake: Lake, f
         return None
 
     with s3.server.misbehaving(lose_first):
-        index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+        index = indexed(s3, flat_lake)
     assert lost
     assert index.version == 1
     assert_finds(index, flat_lake.table, some_keys(flat_lake))
@@ -331,20 +341,18 @@ def test_a_write_whose_answer_is_lost_counts_once(s3: Bucket, flat_lake: Lake, f
 
 @pytest.mark.parametrize("folder", ["versions", "columns"])
 def test_nothing_is_committed_where_a_write_is_refused(s3: Bucket, flat_lake: Lake, folder):
-    url = s3.upload(flat_lake.root, "lake")
     with (
         s3.server.misbehaving(
             lambda method, path, _query: "deny" if method == "PUT" and f"/_lake.zonebloom/{folder}/" in path else None
         ),
         pytest.raises(StorageError, match="access was refused"),
     ):
-        zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+        indexed(s3, flat_lake)
     assert {key.split("/")[2] for key in s3.keys("_lake.zonebloom")} <= {"ids"}
     assert s3.unfinished() == []
     with pytest.raises(IndexNotFoundError):
-        zb.open_index(url, storage_options=s3.options)
-    index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
-    assert_finds(index, flat_lake.table, some_keys(flat_lake))
+        reopened(s3)
+    assert_finds(indexed(s3, flat_lake), flat_lake.table, some_keys(flat_lake))
 
 
 # --- damage and outages -----------------------------------------------------------------------------------------------
@@ -353,14 +361,13 @@ def test_nothing_is_committed_where_a_write_is_refused(s3: Bucket, flat_lake: La
 @pytest.mark.parametrize("damage", ["missing", "short", "changed"])
 @pytest.mark.parametrize("folder", ["columns", "fragments"])
 def test_damage_keeps_rows_and_is_repaired(s3: Bucket, flat_lake: Lake, damage, folder):
-    url = s3.upload(flat_lake.root, "lake")
-    zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+    indexed(s3, flat_lake)
     for key in s3.keys(f"_lake.zonebloom/{folder}/"):
         data = s3.get(key)
         s3.delete(key)
         if damage != "missing":
             s3.put(key, data[:-1] if damage == "short" else bytes(len(data)))
-    index = zb.open_index(url, storage_options=s3.options)
+    index = reopened(s3)
     with pytest.warns(RuntimeWarning, match="rows that it describes are read whole"):
         assert_finds(index, flat_lake.table, some_keys(flat_lake))
     with warnings.catch_warnings():
@@ -371,9 +378,7 @@ def test_damage_keeps_rows_and_is_repaired(s3: Bucket, flat_lake: Lake, damage, 
 
 def test_a_store_that_cannot_be_reached_is_an_error_not_damage(s3: Bucket, make_lake):
     lake = make_lake((2000, 2000))
-    url = s3.upload(lake.root, "lake")
-    zb.build_index(url, "user_id", rows_per_zone=8, storage_options=s3.options)
-    index = zb.open_index(url, storage_options=s3.options)
+    index = indexed(s3, lake, rows_per_zone=8)
     for _ in range(2):
         with (
             s3.server.misbehaving(lambda _method, path, _query: "deny" if path.endswith(".slices.arrow") else None),
@@ -411,7 +416,7 @@ def wide_lake(s3_server):
 def test_a_cold_search_takes_few_requests_and_a_second_one_fewer(wide_lake):
     bucket, keys = wide_lake
     with bucket.server.recorded() as cold:
-        index = zb.open_index(bucket.url("lake"), storage_options=bucket.options)
+        index = reopened(bucket)
         result = index.search(zb.col("k") == int(keys[7][33]))
     assert (result.total.files, result.total.zones, result.kept.files) == (250, 8192, 1)
     assert len(cold) <= 12
@@ -438,9 +443,7 @@ def num_requests(requests: list[Request], ending: str) -> int:
 
 def test_a_key_is_one_request_of_a_locator_and_one_of_its_file(s3: Bucket, make_lake):
     lake = make_lake((3000,) * 9, row_group_size=10_000)
-    url = s3.upload(lake.root, "lake")
-    zb.build_index(url, "user_id", rows_per_zone=64, kind="both", storage_options=s3.options)
-    index = zb.open_index(url, storage_options=s3.options)
+    index = indexed(s3, lake, kind="both")
     assert index.to_table("user_id = 'nobody'").num_rows == 0
     for row in (5, 14_000, 26_999):
         with s3.server.recorded() as requests:
@@ -459,9 +462,7 @@ def test_a_key_is_one_request_of_a_locator_and_one_of_its_file(s3: Bucket, make_
 
 
 def test_a_query_of_an_engine_lists_the_data_once(s3: Bucket, flat_lake: Lake):
-    url = s3.upload(flat_lake.root, "lake")
-    zb.build_index(url, "user_id", rows_per_zone=64, kind="locator", storage_options=s3.options)
-    index = zb.open_index(url, storage_options=s3.options)
+    index = indexed(s3, flat_lake, kind="locator")
     with s3.server.recorded() as requests:
         dataset = index.dataset()
     assert not requests
@@ -482,12 +483,10 @@ def test_a_row_group_is_fetched_with_the_footer_where_it_is_expected(s3: Bucket,
         pl.from_arrow(table).write_parquet(sink, row_group_size=20_000)
     else:
         pq.write_table(table, sink, row_group_size=20_000, write_page_index="index" in writer)
-    s3.put("lake/one.parquet", sink.getvalue())
     assert len(sink.getvalue()) > ROUND_BYTES
-    zb.build_index(s3.url("lake"), "k", rows_per_zone=2000, kind="locator", storage_options=s3.options)
+    index = located(s3, sink.getvalue(), 2000)
     if not is_right:
         monkeypatch.setattr(scan, "_PAGES_START", 1 << 20)
-    index = zb.open_index(s3.url("lake"), storage_options=s3.options)
     counts = []
     for row in (0, 99_999, 185_000):
         monkeypatch.setattr(footers, "_KEPT", LruCache(0, lambda _: 0))
@@ -531,10 +530,7 @@ def test_rows_of_a_large_row_group_take_a_round_for_its_end_and_one_for_its_page
     data = parquet(table, num_rows // 2, **plain, **pages)
     group = pq.read_metadata(io.BytesIO(data)).row_group(0)
     assert sum(group.column(leaf).total_compressed_size for leaf in range(4)) > 2 * ROUND_BYTES
-    s3.put("lake/one.parquet", data)
-    zb.build_index(s3.url("lake"), "k", rows_per_zone=100, kind="locator", storage_options=s3.options)
-    index = zb.open_index(s3.url("lake"), storage_options=s3.options)
-    footers._KEPT.clear()
+    index = located(s3, data, 100)
     for row, num_rounds in ((3, 2), (39_990, 1), (12_345, 1)):
         rounds_of_files.clear()
         with s3.server.recorded() as requests:
@@ -545,8 +541,7 @@ def test_rows_of_a_large_row_group_take_a_round_for_its_end_and_one_for_its_page
 
 def test_rows_that_never_match_are_read_by_their_condition_alone(s3: Bucket, make_lake, monkeypatch):
     lake = make_lake((3000,) * 9, row_group_size=10_000)
-    url = s3.upload(lake.root, "lake")
-    index = zb.build_index(url, "user_id", rows_per_zone=64, kind="locator", storage_options=s3.options)
+    index = indexed(s3, lake, kind="locator")
     rechecking, num_bytes = scan._rechecking, []
     for credit in (64 << 20, 300_000):
         monkeypatch.setattr(
@@ -561,7 +556,7 @@ def test_rows_that_never_match_are_read_by_their_condition_alone(s3: Bucket, mak
 
 def test_explain_shows_the_requests(wide_lake, capsys):
     bucket, _ = wide_lake
-    index = zb.open_index(bucket.url("lake"), storage_options=bucket.options)
+    index = reopened(bucket)
     index.search("k = 1")
     with bucket.server.recorded() as requests:
         explanation = index.explain("k = 1")
