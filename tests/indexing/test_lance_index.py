@@ -82,6 +82,8 @@ def rows_scanned(root: Path, where: str) -> int:
 
 
 def assert_answers_are_right(root: Path) -> None:
+    """Lance gives the same with its indexes as without, and an audit says so."""
+    assert audit_lance(lance.dataset(str(root))).is_sound
     keys = [f"id = {key}" for key in (3, 51, 102, 103, 950, 1003, -1)]
     others = ("id IN (12, 777, 5000)", "id IS NULL", "id = 103 OR u = 'u500'", "NOT (id = 103)")
     for where in (*keys, *others, "id IS NOT NULL AND id < 20"):
@@ -102,7 +104,6 @@ def test_lance_prunes_by_an_exported_index(root, sizing, per_fragment):
     assert rows_scanned(root, "id = 103") <= ROWS_PER_ZONE
     assert rows_scanned(root, "id IS NULL") <= 20
     assert_answers_are_right(root)
-    assert audit_lance(root).is_sound
 
 
 @pytest.mark.parametrize(("root", "per_fragment"), [(True, False), (False, True)], indirect=["root"])
@@ -119,7 +120,6 @@ def test_an_exported_index_lives_on_as_lances_own(root, per_fragment):
     for step in steps:
         step(lance.dataset(str(root)))
         assert_answers_are_right(root)
-        assert audit_lance(root).is_sound
     assert rows_scanned(root, "id = 103") <= 3 * ROWS_PER_ZONE
 
 
@@ -146,7 +146,6 @@ def test_a_refreshed_index_is_exported_by_lances_ids(root):
     index.refresh()
     index.export_lance(root, "id")
     assert_answers_are_right(root)
-    assert audit_lance(root).is_sound
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_an_optimized_index_answers_alike(flat_lake, sizing):
     for opened in (index, zb.open_index(flat_lake.root)):
         assert everything(opened, flat_lake) == before
         assert [opened.zone_table(name).to_arrow() for name in opened.columns] == tables
-    assert index.verify(sample=1.0).is_sound
+    assert index.verify().is_sound
     assert index.search(PREDICATES[0]).reasons == zb.open_index(flat_lake.root, version=1).search(PREDICATES[0]).reasons
     assert index.optimize().columns == ()
     assert index.version == 2

@@ -40,6 +40,23 @@ def lake(flat_lake):
 
 
 @pytest.fixture
+def days(hive_lake):
+    for name in hive_lake.files:
+        settle(hive_lake.root / name)
+    zb.build_index(hive_lake.root, "user_id", rows_per_zone=100)
+    return hive_lake
+
+
+@pytest.fixture
+def index(lake):
+    """Its index, and after it one new, one changed and one deleted file."""
+    write(lake.root / "new.parquet", make_rows(250, seed=9))
+    write(lake.root / lake.files[1], make_rows(1000, seed=8), extra=1)
+    (lake.root / lake.files[2]).unlink()
+    return zb.open_index(lake.root)
+
+
+@pytest.fixture
 def opened(monkeypatch):
     """Paths of the data files that are opened."""
     paths: list[str] = []
@@ -72,11 +89,7 @@ def test_nothing_to_do_is_no_version(lake, opened):
     assert list_versions(LocalStore(index.root)) == [1]
 
 
-def test_only_new_and_changed_files_are_opened(lake, opened):
-    write(lake.root / "new.parquet", make_rows(250, seed=9))
-    write(lake.root / lake.files[1], make_rows(1000, seed=8), extra=1)
-    (lake.root / lake.files[2]).unlink()
-    index = zb.open_index(lake.root)
+def test_only_new_and_changed_files_are_opened(lake, index, opened):
     done = index.refresh()
     assert set(opened) == {"new.parquet", lake.files[1]}
     assert counts(done) == (2, 2, 1)
@@ -91,17 +104,18 @@ def test_only_new_and_changed_files_are_opened(lake, opened):
     assert index.zone_table("device_id").to_arrow().num_rows == 50 + 3 + 10
 
 
-def test_a_file_of_the_same_size_and_path_is_seen(tmp_path):
-    def numbers(start):
-        table = pa.table({"k": pa.array(range(start, start + 100), pa.int64())})
-        pq.write_table(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
-        settle(tmp_path / "a.parquet", start)
+def write_numbers(path: Path, start: int, extra: int = 0) -> int:
+    """A hundred numbers from `start` on, in a file whose size does not depend on them; returns the size."""
+    table = pa.table({"k": pa.array(range(start, start + 100), pa.int64())})
+    pq.write_table(table, path, compression="none", use_dictionary=False)
+    settle(path, extra)
+    return path.stat().st_size
 
-    numbers(0)
-    size = (tmp_path / "a.parquet").stat().st_size
+
+def test_a_file_of_the_same_size_and_path_is_seen(tmp_path):
+    size = write_numbers(tmp_path / "a.parquet", 0)
     index = zb.build_index(tmp_path, "k", rows_per_zone=10)
-    numbers(1000)
-    assert (tmp_path / "a.parquet").stat().st_size == size
+    assert write_numbers(tmp_path / "a.parquet", 1000, extra=1) == size
     assert index.to_table("k = 1050").num_rows == 1
     with pytest.raises(StaleIndexError, match=r"got 1 new or changed, such as a.parquet; refresh"):
         index.search("k = 1050", strict=True)
@@ -114,12 +128,9 @@ def test_a_file_of_the_same_size_and_path_is_seen(tmp_path):
 
 def test_a_file_of_the_same_size_and_time_is_found_by_verify(tmp_path):
     """A disk says nothing else of a file: searches take it for the one before, until a full refresh."""
-    for start in (0, 1000):
-        table = pa.table({"k": pa.array(range(start, start + 100), pa.int64())})
-        pq.write_table(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
-        settle(tmp_path / "a.parquet")
-        if not start:
-            index = zb.build_index(tmp_path, "k", rows_per_zone=10)
+    write_numbers(tmp_path / "a.parquet", 0)
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10)
+    write_numbers(tmp_path / "a.parquet", 1000)
     assert index.to_table("k = 1050").num_rows == 0
     assert not index.verify(sample=1.0).is_sound
     index.refresh("full")
@@ -139,11 +150,7 @@ def test_a_refresh_equals_a_build_afresh(lake, tmp_path):
         assert rows[0] == rows[1]
 
 
-def test_quick_reads_nothing_and_stays_exact(lake, opened):
-    write(lake.root / "new.parquet", make_rows(250, seed=9))
-    write(lake.root / lake.files[1], make_rows(1000, seed=8), extra=1)
-    (lake.root / lake.files[2]).unlink()
-    index = zb.open_index(lake.root)
+def test_quick_reads_nothing_and_stays_exact(index, opened):
     done = index.refresh("quick")
     assert opened == []
     assert counts(done) == (0, 2, 1)
@@ -175,20 +182,17 @@ def test_full_builds_all_anew_with_the_types_of_today(tmp_path):
     assert (column.rows_per_zone, column.fpp, column.sizing) == (10, 0.01, "exact")
 
 
-def test_paths_confine_a_refresh(hive_lake, opened):
-    for name in hive_lake.files:
-        settle(hive_lake.root / name)
-    index = zb.build_index(hive_lake.root, "user_id", rows_per_zone=100)
-    opened.clear()
-    write(hive_lake.root / "day=1/new.parquet", make_rows(300, seed=9))
-    write(hive_lake.root / "day=3/new.parquet", make_rows(200, seed=10))
-    (hive_lake.root / hive_lake.files[0]).unlink()
-    (hive_lake.root / hive_lake.files[2]).unlink()
-    done = index.refresh(paths=["day=1", hive_lake.root / "day=4/none.parquet"])
+def test_paths_confine_a_refresh(days, opened):
+    index = zb.open_index(days.root)
+    write(days.root / "day=1/new.parquet", make_rows(300, seed=9))
+    write(days.root / "day=3/new.parquet", make_rows(200, seed=10))
+    (days.root / days.files[0]).unlink()
+    (days.root / days.files[2]).unlink()
+    done = index.refresh(paths=["day=1", days.root / "day=4/none.parquet"])
     assert opened == ["day=1/new.parquet"] * 2
     assert counts(done) == (1, 1, 1)
     assert index.num_fragments == 5
-    assert counts(index.refresh(paths=[hive_lake.files[2]])) == (0, 1, 0)
+    assert counts(index.refresh(paths=[days.files[2]])) == (0, 1, 0)
     assert counts(index.refresh(paths="day=3/new.parquet")) == (1, 0, 0)
     assert counts(index.refresh(paths=["day=3/new.parquet", "_hidden/x.parquet"])) == (0, 0, 1)
     done = index.refresh()
@@ -356,14 +360,6 @@ def test_the_sizes_that_are_told_are_those_on_disk(tmp_path, kind):
 
 
 # --- partitions -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def days(hive_lake):
-    for name in hive_lake.files:
-        settle(hive_lake.root / name)
-    zb.build_index(hive_lake.root, "user_id", rows_per_zone=100)
-    return hive_lake
 
 
 @pytest.fixture
