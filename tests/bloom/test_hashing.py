@@ -140,16 +140,6 @@ def test_empty_and_all_null_arrays_have_no_hashes(column_type):
     assert len(hashing.hash_array(nulls.slice(1))) == len(hashing.hash_array(pa.chunked_array([], column_type))) == 0
 
 
-@TYPES
-def test_to_hashes_has_one_hash_a_row_and_validity_says_which_count(column_type):
-    values, inputs = INPUTS[column_type]
-    array = make([None, None, None, *values, None], column_type).slice(2)
-    validity, offset = hashing.validity_of(array)
-    valid = np.unpackbits(validity, bitorder="little")[offset : offset + len(array)].tolist()
-    assert valid == [0, *[1] * len(values), 0]
-    assert hashing.to_hashes(array)[1:-1].tolist() == hashes_of(inputs)
-
-
 WORKED = {
     "ef46db3751d8e999": pa.array([""]),
     "d24ec4f1a98c6e5b": pa.array(["a"]).dictionary_encode(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 
 from tests.child import run_python
-from tests.depth import at_depth, deep_only
+from tests.depth import at_depth
 
 SECONDS = 100
 """A limit that no idle machine comes near: what it ends would take hours, or all memory."""
@@ -108,27 +108,6 @@ def test_a_long_chain_of_conditions_takes_linear_time():
         """,
         at_depth(60_000, 5000),
         at_depth(20_000, 5000),
-    )
-
-
-@deep_only
-def test_a_scan_by_a_long_chain_takes_linear_time(tmp_path):
-    in_child(
-        """
-        import functools, sys, time
-        import pyarrow.parquet as pq
-        pq.write_table(pa.table({"k": range(1000)}), sys.argv[1] + "/a.parquet")
-        index = zb.build_index(sys.argv[1], "k")
-        def seconds(length):
-            chain = functools.reduce(operator.or_, [pc.field("k") == 3 * i for i in range(length)])
-            start = time.process_time()
-            assert index.to_table(chain).num_rows == 334
-            return time.process_time() - start
-        seconds(400)
-        few = min(seconds(1000) for _ in range(3))
-        assert seconds(8000) < 24 * few, few
-        """,
-        tmp_path,
     )
 
 
