@@ -54,25 +54,11 @@ _PRIME64 = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA
 _FIRST = (_PRIME32[2], *_PRIME64[:4], _PRIME32[1], _PRIME64[4], _PRIME32[0])
 _LENGTH_PRIME = U(_PRIME64[0])
 _AVALANCHE = U(0x165667919E3779F9)
-_0, _1, _3, _7, _8, _11, _16, _32, _37 = U(0), U(1), U(3), U(7), U(8), U(11), U(16), U(32), U(37)
-_24, _64, _121, _192, _1024 = U(24), U(64), U(121), U(192), U(1024)
+_0, _1, _3, _8, _11, _15, _16, _32, _37, _64, _121 = map(U, (0, 1, 3, 8, 11, 15, 16, 32, 37, 64, 121))
 _I128 = ir.IntType(128)
 
 _stack_secret = stack_bytes(192)
 _stack_sums = stack_bytes(64)
-
-
-def _add_stripe(b: Any, sums: Any, data: Any, secret: Any) -> Any:
-    values = load(b, data, I64X8)
-    keyed = b.xor(values, load(b, secret, I64X8))
-    product = b.mul(b.and_(keyed, constant(0xFFFFFFFF)), b.lshr(keyed, constant(32)))
-    return b.add(b.add(sums, shuffle(b, values, values, (1, 0, 3, 2, 5, 4, 7, 6))), product)
-
-
-def _add_stripes(b: Any, sums: Any, data: Any, secret: Any, count: int) -> Any:
-    for index in range(count):
-        sums = _add_stripe(b, sums, offset(b, data, 64 * index), offset(b, secret, 8 * index))
-    return sums
 
 
 @operation()
@@ -81,19 +67,17 @@ def _begin(b: Any, sums: Any) -> None:
 
 
 @operation()
-def _add_1_stripe(b: Any, sums: Any, data: Any, secret: Any) -> None:
-    store(b, _add_stripe(b, load(b, sums, I64X8), data, secret), sums)
+def _add_stripe(b: Any, sums: Any, data: Any, secret: Any) -> None:
+    values = load(b, data, I64X8)
+    keyed = b.xor(values, load(b, secret, I64X8))
+    product = b.mul(b.and_(keyed, constant(0xFFFFFFFF)), b.lshr(keyed, constant(32)))
+    swapped = shuffle(b, values, values, (1, 0, 3, 2, 5, 4, 7, 6))
+    store(b, b.add(b.add(load(b, sums, I64X8), swapped), product), sums)
 
 
 @operation()
-def _add_3_stripes(b: Any, sums: Any, data: Any, secret: Any) -> None:
-    store(b, _add_stripes(b, load(b, sums, I64X8), data, secret, 3), sums)
-
-
-@operation()
-def _add_block(b: Any, sums: Any, data: Any, secret: Any) -> None:
-    """Sixteen stripes, and the scramble after them."""
-    lanes = _add_stripes(b, load(b, sums, I64X8), data, secret, 16)
+def _scramble(b: Any, sums: Any, secret: Any) -> None:
+    lanes = load(b, sums, I64X8)
     lanes = b.xor(b.xor(lanes, b.lshr(lanes, constant(47))), load(b, offset(b, secret, 128), I64X8))
     store(b, b.mul(lanes, constant(_PRIME32[0])), sums)
 
@@ -116,16 +100,11 @@ def _fold_product(b: Any, left: Any, right: Any) -> Any:
 def _digest(data: Any, num_bytes: Any, seed: Any, plain: Any, secret: Any, sums: Any) -> Any:
     _seed_secret(secret, plain, seed)
     _begin(sums)
-    num_blocks = (num_bytes - _1) // _1024
-    for index in range(num_blocks):
-        _add_block(sums, data + index * _1024, secret)
-    data_left = data + num_blocks * _1024
-    stripes_left = (num_bytes - _1 - num_blocks * _1024) // _64
-    for index in range(stripes_left // _3):
-        _add_3_stripes(sums, data_left + index * _192, secret + index * _24)
-    for index in range(stripes_left // _3 * _3, stripes_left):
-        _add_1_stripe(sums, data_left + index * _64, secret + index * _8)
-    _add_1_stripe(sums, data + num_bytes - _64, secret + _121)
+    for index in range((num_bytes - _1) // _64):
+        _add_stripe(sums, data + index * _64, secret + index % _16 * _8)
+        if index % _16 == _15:
+            _scramble(sums, secret)
+    _add_stripe(sums, data + num_bytes - _64, secret + _121)
     digest = num_bytes * _LENGTH_PRIME
     merge = secret + _11
     for index in range(_0, _8, U(2)):
