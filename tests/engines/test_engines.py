@@ -443,6 +443,16 @@ def test_duckdb_prunes_a_lake_of_views_which_datafusion_writes(tmp_path):
     assert index.to_table("id = 42").field("text").type == pa.string_view()
 
 
+def test_a_relation_has_the_intervals_of_duckdb(tmp_path):
+    """Parquet's own; to Arrow they are 12 bytes."""
+    connection = duckdb.connect()
+    path = tmp_path / "lake/a.parquet"
+    path.parent.mkdir()
+    connection.sql("SELECT range AS k, range * INTERVAL 1 DAY AS i FROM range(4)").write_parquet(str(path))
+    rows = relation(connection, zb.build_index(path.parent, "k"), "k >= 2")
+    assert rows.order("k").fetchall() == connection.sql(f"FROM '{path}' WHERE k >= 2 ORDER BY k").fetchall()
+
+
 def test_times_that_polars_does_not_have_are_not_read_by_its_own_reader(tmp_path):
     """Of INT96 beyond nanoseconds Polars 2.1 makes the last of them, a day of 2262."""
     for year in (2262, 9999):

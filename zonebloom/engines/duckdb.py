@@ -48,7 +48,7 @@ _UNREAD_NAMES = {"filename", "file_index", "file_row_number", ""}
 _FILES_ONLY = re.compile("halffloat|decimal256")
 """Arrow types that DuckDB reads from Parquet files only."""
 _AS_READ = re.compile(r"INTERVAL|TIMESTAMP_NS|\[\d+\]")
-"""Types that DuckDB gives an Arrow column, but not the same column of a Parquet file."""
+"""Types that DuckDB gives either an Arrow column or the same column of a Parquet file."""
 
 
 def register(
@@ -280,7 +280,7 @@ def _widened(connection: DuckDBPyConnection, schema: pa.Schema, held: Mapping[st
     kinds = dict(zip(columns.names, map(str, connection.from_arrow(columns.empty_table()).types), strict=True))
     for name in schema.names:
         own, kind = held.get(name.lower()), kinds.get(name)
-        if own is None or (kind is not None and own != kind and not _AS_READ.search(kind)):
+        if own is None or (kind is not None and own != kind and not _AS_READ.search(f"{own} {kind}")):
             yield name, "" if kind is None else f"::{kind}"
 
 
