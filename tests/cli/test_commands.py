@@ -294,7 +294,7 @@ def test_the_man_page_has_every_command_and_option():
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("30m", 1800), ("0", 0), ("1.5", 129_600)]
+    ("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("30m", 1800), ("0", 0), ("1.5", 129_600), (0.00002, 1.728)]
 )
 def test_durations(text, seconds):
     assert duration(text).total_seconds() == seconds

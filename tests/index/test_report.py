@@ -16,7 +16,7 @@ import pytest
 import zonebloom as zb
 from tests.browser import Browser, Page
 from tests.conftest import Lake, Outcome
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.errors import InvalidArgumentError, StorageError
 from zonebloom.index.report.content import Content, FileState
 
 NUM_KEPT = "kept().files.length"
@@ -195,6 +195,14 @@ def test_what_a_lake_says_is_text_in_the_page(tmp_path: Path) -> None:
 
 
 # --- where it is written ----------------------------------------------------------------------------------------------
+
+
+def test_a_path_that_cannot_be_written_is_named(flat_lake: Lake, tmp_path: Path) -> None:
+    index = zb.build_index(flat_lake.root, "user_id")
+    (tmp_path / "folder.html").mkdir()
+    for path in (tmp_path / "folder.html", tmp_path / "none/report.html"):
+        with pytest.raises(StorageError, match=f"cannot write {path}: "):
+            index.report(path, overwrite=True)
 
 
 def test_it_replaces_nothing_and_lies_in_no_data_set(flat_lake: Lake, tmp_path: Path) -> None:

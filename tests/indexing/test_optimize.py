@@ -211,6 +211,15 @@ def test_an_optimized_index_answers_alike(flat_lake, sizing):
     assert index.version == 2
 
 
+def test_an_index_whose_version_another_process_removed_is_optimized(flat_lake):
+    index = build(flat_lake)
+    (flat_lake.root / flat_lake.files[0]).unlink()
+    other = zb.open_index(flat_lake.root)
+    other.refresh()
+    other.vacuum(older_than=0)
+    assert (index.optimize().version, index.version) == (3, 3)
+
+
 def test_a_damaged_row_keeps_its_group_whole_and_says_so(flat_lake):
     index = build(flat_lake)
     index.optimize()

@@ -235,6 +235,13 @@ def test_times_of_int96_that_spark_wrote_have_microseconds_and_all_years(tmp_pat
 # --- projection and limit -------------------------------------------------------------------------------------------
 
 
+def test_a_column_that_is_asked_for_twice_comes_twice(tmp_path):
+    write_files(tmp_path / "lake", pa.table({"k": [5], "v": [1]}))
+    index = zb.build_index(tmp_path / "lake", "k")
+    rows = [index.to_table("k = 5", columns=["v", "v"]), index.dataset().to_table(columns=["v", "v"])]
+    assert [[column.to_pylist() for column in table.columns] for table in rows] == [[[1], [1]]] * 2
+
+
 def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot_in_its_name(tmp_path):
     fields = [None if number % 2 else {"b": {"c": number}} for number in range(100)]
     table = pa.table({"a.b": list(range(100)), "a": fields})

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from zonebloom.errors import DataFileError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.listing import KeyRun, listed_in_parts
+from zonebloom.stores.open import open_store
 
 ALPHABET = ["", "a", "b", "ab", "A", "-", "/", "=", "0", "é", "雪", "\ue000", "😀", " ", "%2F", "~"]
 """Parts of keys; some sort differently by bytes, by UTF-16, and by folders."""
@@ -87,3 +89,13 @@ def test_many_new_keys_cost_a_page_each():
     gone = [f"gone-{number:05}.parquet" for number in range(0, 1000, 90)]
     assert set(listed_in_parts(gone, bucket.read)) == set(keys)
     assert bucket.num_pages == len(gone) + 20
+
+
+def test_a_folder_that_vanishes_while_it_is_listed_has_no_files(tmp_path):
+    """Another process may remove it after its parent was listed; the root must be there."""
+    store = open_store(str(tmp_path / "lake"), None)
+    (tmp_path / "lake").mkdir()
+    assert store.level("p=1/", lambda _name: False) == ([], [])
+    (tmp_path / "lake").rmdir()
+    with pytest.raises(DataFileError, match="lake must be a readable folder, got No such file"):
+        store.level("", lambda _name: False)

@@ -18,6 +18,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_MOST_TEXT_BYTES = 1 << 31
 _Item = TypeVar("_Item", np.int64, np.uint64)
 
 
@@ -73,6 +74,17 @@ def to_numpy(array: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:
         bits = np.frombuffer(values, np.uint8)
         return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].astype(np.bool_)
     return np.frombuffer(values, dtype)[array.offset : array.offset + len(array)]
+
+
+def taken(column: pa.ChunkedArray, places: NDArray[np.int64]) -> pa.ChunkedArray:
+    """The values at `places`, which ascend. pyarrow 26 joins the chunks for it, and fails beyond 2 GiB of texts."""
+    if column.nbytes < _MOST_TEXT_BYTES:
+        return column.take(from_numpy(places, pa.int64()))
+    stops = np.cumsum([0, *map(len, column.chunks)])
+    cuts = np.searchsorted(places, stops)
+    parts = zip(column.chunks, stops[:-1], cuts[:-1], cuts[1:], strict=True)
+    chunks = [chunk.take(from_numpy(places[cut:end] - stop, pa.int64())) for chunk, stop, cut, end in parts]
+    return pa.chunked_array(chunks, column.type)
 
 
 def distinct(values: NDArray[_Item]) -> NDArray[_Item]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from zonebloom.formats import Dataset, DatasetSnapshot, dataset_from_json, open_dataset
 from zonebloom.ground.arrow import schema_without_views
-from zonebloom.ground.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
+from zonebloom.ground.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError, StorageError
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Predicate
@@ -353,6 +353,8 @@ class Index(Searchable):
         ------
         InvalidArgumentError
             The file exists and `overwrite` is false, or the path is in the data set or in the index.
+        StorageError
+            The file cannot be written.
         """
         from zonebloom.index.report.content import Content  # noqa: PLC0415 - as above
         from zonebloom.index.report.output_path import check_output  # noqa: PLC0415 - a plain search does without
@@ -363,7 +365,11 @@ class Index(Searchable):
         for condition in conditions:
             self.search(condition)  # the first search also opens files and loads kernels
         searches = [self.explain(condition) for condition in conditions]
-        output.write_text(page(Content.of(self.view(), searches)), "utf-8")
+        html = page(Content.of(self.view(), searches))
+        try:
+            output.write_text(html, "utf-8")
+        except OSError as error:
+            raise StorageError(f"cannot write {output}: {error.strerror}") from error
 
     def verify(self, *, sample: float = 0.1, seed: int = 0) -> Verification:
         """Re-read data and prove that no value is missing from its zone's filter.
@@ -395,7 +401,8 @@ class Index(Searchable):
         """
         from zonebloom.indexing.optimize import optimize  # noqa: PLC0415 - a plain search does without
 
-        done = optimize(self._snapshot.store, read_version(self._snapshot.store, self.version))
+        store = self._snapshot.store
+        done = optimize(store, read_version(store, list_versions(store)[-1]))
         self._move_to(done.version)
         return done
 

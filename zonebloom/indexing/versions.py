@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 
 from zonebloom.ground.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError, Words
@@ -161,7 +162,8 @@ def duration(value: timedelta | str | float) -> timedelta:
     InvalidArgumentError
         `value` is not such a time.
     """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([dhm]?)", str(value))
+    text = f"{Decimal(value):f}" if isinstance(value, (int, float)) and type(value) is not bool else str(value)
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([dhm]?)", text)
     unit = {"": "days", "d": "days", "h": "hours", "m": "minutes"}
     try:
         span = timedelta(**{unit[match[2]]: float(match[1])}) if match else value

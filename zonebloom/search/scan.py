@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.ground.arrow import from_numpy, to_numpy, without_views
+from zonebloom.ground.arrow import taken, to_numpy, without_views
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     DataFileError,
@@ -252,9 +252,9 @@ class _Scan:
             if bounds is not None and not bound.may_hold(*bounds):
                 return []
         if self.matched is None:
-            whole = self.columns(data, task, self.schema.names)
+            whole = self.columns(data, task, list(dict.fromkeys(self.schema.names)))
             return self._conformed(whole.num_rows, whole)
-        rest = [name for name in self.schema.names if name not in self.predicate_columns]
+        rest = [name for name in dict.fromkeys(self.schema.names) if name not in self.predicate_columns]
         further_bytes = 0
         if is_at_once:
             names, most_bytes = (self.predicate_columns, rest), task.least_bytes + max(self.credit, 0)
@@ -266,7 +266,7 @@ class _Scan:
         if not len(places):
             return []
         self.credit += 2 * further_bytes
-        matching = _compacted(checked.take(from_numpy(places, pa.int64())))
+        matching = _compacted(_rows_at(checked, places))
         others = [_compacted(self.columns(data, _narrowed(task, places), rest))] if rest else []
         return self._conformed(len(places), matching, *others)
 
@@ -340,7 +340,11 @@ def _compacted(table: pa.Table) -> pa.Table:
     """The same rows, copied if their buffers hold many other rows: a page has about 20 000 rows."""
     if table.get_total_buffer_size() <= 2 * table.nbytes + _SPARE_BYTES:
         return table
-    return table.take(from_numpy(np.arange(table.num_rows), pa.int64()))
+    return _rows_at(table, np.arange(table.num_rows))
+
+
+def _rows_at(table: pa.Table, places: NDArray[np.int64]) -> pa.Table:
+    return pa.table([taken(column, places) for column in table.columns], schema=table.schema)
 
 
 def _narrowed(task: Task, places: NDArray[np.int64]) -> Task:

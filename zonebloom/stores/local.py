@@ -306,7 +306,8 @@ class LocalStore:
                 if stat.S_ISREG(status.st_mode) or _is_file(entry.path, status):
                     files.append((folder + name, fingerprint_of(status)))
         except OSError as error:
-            raise DataFileError(f"{self.root / folder} must be a readable folder", got=error.strerror) from error
+            if not (folder and isinstance(error, FileNotFoundError)):  # a folder that is gone has no files
+                raise DataFileError(f"{self.root / folder} must be a readable folder", got=error.strerror) from error
         return files, folders
 
     def may_be_folder(self, path: str) -> bool:

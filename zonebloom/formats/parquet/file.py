@@ -11,8 +11,8 @@ import pyarrow as pa
 from zonebloom.bloom import hashing
 from zonebloom.formats.parquet.described_file import DescribedFile
 from zonebloom.formats.parquet.fields import Meta
-from zonebloom.ground.arrow import from_numpy, without_views
 from zonebloom.ground.arrow import parquet as pq
+from zonebloom.ground.arrow import taken, without_views
 from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.ranges import coalesced
@@ -313,7 +313,7 @@ def _at(values: pa.ChunkedArray, positions: NDArray[np.int64], lengths: NDArray[
         pairs = zip(positions.tolist(), lengths.tolist(), strict=True)
         chunks = [chunk for position, length in pairs for chunk in values.slice(position, length).chunks]
         return pa.chunked_array(chunks, values.type)
-    return values.take(from_numpy(places_of(positions, lengths), pa.int64()))
+    return taken(values, places_of(positions, lengths))
 
 
 def places_of(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
