@@ -262,12 +262,6 @@ def test_what_is_no_data_set_is_refused(source):
     assert not Path("unused").exists()
 
 
-def test_a_pyarrow_dataset_of_other_files_is_refused(tmp_path):
-    (tmp_path / "a.csv").write_text("a\n1\n")
-    with pytest.raises(InvalidArgumentError, match="of Parquet files, got csv"):
-        zb.build_index(pads.dataset(tmp_path / "a.csv", format="csv"), "a", index=tmp_path / "i")
-
-
 def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
     pq.write_table(pa.table({"id": range(10)}), tmp_path / "a.parquet", row_group_size=5)
     path, dataset = tmp_path / "a.parquet", pads.dataset(tmp_path / "a.parquet")
@@ -275,11 +269,13 @@ def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
     (whole,) = dataset.get_fragments()
     groups = [whole.subset(row_group_ids=[1])]
     ours = zb.build_index(path, "id", index=tmp_path / "own").dataset()
+    (tmp_path / "a.csv").write_text("id\n1\n")
     for source, problem in (
         ([path, path], "list each file once"),
         ([path, str(path)], "list each file once"),
         (["s3://bucket/a.parquet"] * 2, "list each file once"),
         (pads.dataset([path, path]), "list each file once"),
+        (pads.dataset(tmp_path / "a.csv", format="csv"), "of Parquet files, got csv"),
         (dataset.filter(pc.field("id") > 5), "no filter"),
         (ours.filter(pc.field("id") > 5), "no filter"),
         (pads.FileSystemDataset(groups, dataset.schema, dataset.format), "of whole files"),

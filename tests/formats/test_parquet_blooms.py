@@ -6,11 +6,12 @@ its fixture, and of Spark that parquet2 keeps. The tables are those of Parquet's
 
 from __future__ import annotations
 
-import operator
+import random
 import re
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import datafusion
 import duckdb
@@ -20,8 +21,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests.conftest import flip
@@ -29,13 +28,12 @@ from tests.depth import at_depth
 from tests.formats.footers import edited, footer_of, replace_footer
 from tests.formats.test_footer import dotted_table, write_encrypted
 from tests.formats.test_pages import FLAT_TYPES, VALUES
+from tests.fuzz.conditions import as_terms, random_condition, truth_of
 from tests.fuzz.writers import by_datafusion, by_duckdb
 from tests.newer import need
 from zonebloom.cli.bytes_text import text_of
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import thrift
-from zonebloom.predicates import Predicate
-from zonebloom.predicates.row_filter import to_expression
 
 ROWS, GROUP = 4000, 1000
 NUMBERS = np.arange(ROWS, dtype=np.int64)
@@ -559,33 +557,19 @@ def test_exact_existence_reads_no_row_group_whose_filter_excludes_all_values(ind
         index.exists("key", wanted, exact=True)
 
 
-@settings(max_examples=at_depth(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.data())
-def test_own_filters_lose_no_row_of_any_predicate(own_lake, data):
-    index, table = own_lake
-
-    def leaf(name: str, places: list[int]) -> Predicate:
-        values = [table[name][place].as_py() for place in places]
-        return zb.col(name).isin([value for value in values if value is not None])
-
-    names = st.sampled_from(["key", "text", "tiny", "ratio", "cash", "day"])
-    leaves = st.builds(leaf, names, st.lists(st.just(0) | st.integers(0, len(table) - 1), max_size=3))
-    trees = st.recursive(
-        leaves,
-        lambda inner: (
-            st.builds(operator.invert, inner)
-            | st.builds(operator.and_, inner, inner)
-            | st.builds(operator.or_, inner, inner)
-        ),
-        max_leaves=4,
-    )
-    predicate = data.draw(trees)
-    expected = table.filter(to_expression(predicate, table.schema))
-    assert sorted(index.to_table(predicate)["key"].to_pylist()) == sorted(expected["key"].to_pylist())
+@pytest.mark.parametrize("seed", range(at_depth(100, 30)))
+def test_own_filters_lose_no_row_of_any_condition(own_lake, seed):
+    index, rows = own_lake
+    chance = random.Random(seed)
+    names = ["key", "text", "tiny", "ratio", "cash", "day"]
+    pools = {(name,): [row[name] for row in chance.sample(rows, 9) if row[name] is not None] for name in names}
+    condition = random_condition(chance, pools)
+    wanted = [row["key"] for row in rows if truth_of(condition, row)]
+    assert sorted(index.to_table(as_terms(condition), columns=["key"])["key"].to_pylist()) == sorted(wanted)
 
 
 @pytest.fixture(scope="module")
-def own_lake(tmp_path_factory) -> tuple[zb.Index, pa.Table]:
+def own_lake(tmp_path_factory) -> tuple[zb.Index, list[dict[str, Any]]]:
     """An indexed file, and one that the index does not know, of several small row groups with nulls and zeros."""
     need("parquet_blooms")
     root = tmp_path_factory.mktemp("own")
@@ -595,7 +579,7 @@ def own_lake(tmp_path_factory) -> tuple[zb.Index, pa.Table]:
     pq.write_table(whole.slice(0, 50), root / "a.parquet")
     index = zb.build_index(root, ["key", "text"], rows_per_zone=16)
     write_pyarrow(root / "b.parquet", whole.slice(50), row_group_size=20)
-    return index, whole
+    return index, whole.to_pylist()
 
 
 def test_columns_that_folders_hold_and_wider_types_are_compared_as_the_data_set_has_them(tmp_path):

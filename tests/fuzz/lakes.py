@@ -131,12 +131,9 @@ class Case:
         source = self.source
         placed = source.rows()
         rows = [row for _, _, row in placed]
-        kinds, pools = self.kinds(), self.pools(rows, self.index.view().schema.names)
+        pools = self.pools(rows, self.index.view().schema.names)
+        kinds = {leaf: "text" if kind == "dictionary" else kind for leaf, kind in self.kinds().items()}
         types = {leaf: KINDS[kind][0] for leaf, kind in kinds.items()}
-        types = {
-            leaf: pa.string() if arrow_type == KINDS["dictionary"][0] else arrow_type
-            for leaf, arrow_type in types.items()
-        }
         types |= {(name,): kind for name, (kind, _) in source.constants.items()}
         for _ in range(self.questions if pools else 0):
             condition = conditions.random_condition(self.chance, pools)
@@ -195,13 +192,8 @@ class Case:
             fields = [field for field in index.view().plain_schema if rows and field.name in rows[0]]
             memory = pa.Table.from_pylist(rows, pa.schema(fields)) if fields else None
         is_foldable = len({name.casefold() for name in schema.names}) == len(schema.names)
-        if (
-            way == "engine"
-            and memory is not None
-            and memory.column_names == schema.names
-            and is_textual
-            and is_foldable
-        ):
+        is_whole = memory is not None and memory.column_names == schema.names
+        if way == "engine" and is_whole and is_textual and is_foldable:
             ask_engine(chance, index, memory, condition)
         if way == "arrow" and memory is not None and not has_null:
             count = pads.dataset(memory).to_table(filter=as_expression(condition, types)).num_rows
