@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -65,8 +64,12 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
 
 
-class Events(ABC):
-    """A table of `rows`, of the columns of `first`; in the bucket `s3`, or in a folder."""
+class Events:
+    """A table of `rows`; in the bucket `s3`, or in a folder.
+
+    `append` adds a file, `delete` rows of some ids by rewriting their files, `overwrite` puts one file in place of all.
+    `rows` are those of its own reader, `files` its data files.
+    """
 
     kind: ClassVar[str]
     version_key: ClassVar[str] = ""
@@ -84,27 +87,7 @@ class Events(ABC):
         """What zonebloom is given."""
         return self.s3.url("table") if self.s3 else self.root
 
-    @abstractmethod
-    def append(self, new: pa.Table) -> None:
-        """One more file."""
-
-    @abstractmethod
-    def delete(self, start: int, stop: int) -> None:
-        """Delete the rows of these ids, and rewrite their files."""
-
-    @abstractmethod
-    def overwrite(self, new: pa.Table) -> None:
-        """One file in place of all."""
-
-    @abstractmethod
-    def rows(self) -> pa.Table:
-        """All rows, by its own reader."""
-
-    @abstractmethod
-    def files(self) -> list[Path]:
-        """Its data files."""
-
-    def close(self) -> None:  # noqa: B027 - most hold nothing
+    def close(self) -> None:
         """Let go of what is held."""
 
 

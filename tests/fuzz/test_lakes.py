@@ -39,6 +39,9 @@ class EachChange(Case):
             yield
             self.keep(next(upkeep))
             yield
+        self.index.refresh(workers=1)
+        assert self.index.view().num_unknown == 0
+        assert self.index.verify(sample=1.0).is_sound
 
 
 @pytest.mark.parametrize("name", SOURCES)
