@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 import zonebloom as zb
 from tests.conftest import index_of
@@ -66,9 +65,7 @@ def test_the_index_of_one_partition_is_no_data_of_the_whole(make_lake):
     assert pads.dataset(lake.root, format="parquet").count_rows() == 500
 
 
-def test_the_index_of_an_iceberg_table_lies_beside_it(tmp_path):
-    catalog = SqlCatalog("main", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake")
-    catalog.create_namespace("db")
+def test_the_index_of_an_iceberg_table_lies_beside_it(catalog):
     rows = pa.table({"x": pa.array(range(100), pa.int64())})
     table = catalog.create_table("db.t", rows.schema)
     table.append(rows)
@@ -79,4 +76,3 @@ def test_the_index_of_an_iceberg_table_lies_beside_it(tmp_path):
         assert zb.open_index(given).to_table("x = 7").num_rows == 1
     zb.delete_index(folder)
     assert zb.build_index(table, "x").root == index_of(folder)
-    catalog.close()

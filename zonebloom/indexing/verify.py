@@ -34,25 +34,25 @@ _PROBES, _PROBES_PER_ZONE = 1 << 16, 1 << 10
 """Absent hashes that are looked for in the filters of a file, and in each filter at least."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ColumnVerification(Result):
     """The outcome for one column."""
 
     name: str
     """The column."""
-    num_values: int
+    num_values: int = 0
     """Values read again."""
-    num_missing: int
+    num_missing: int = 0
     """Values that their zone's filter or a locator excludes; above 0, searches lose rows."""
-    num_wrong_has_null: int
+    num_wrong_has_null: int = 0
     """Zones whose `has_null` differs from the data; above 0, searches for IS NULL lose rows."""
-    num_zones: int
+    num_zones: int = 0
     """Zones that were checked."""
-    expected_fpp: float
+    expected_fpp: float = 0.0
     """Mean false positive probability of the checked zones, from their sizes and numbers of distinct values."""
-    measured_fpp: float
+    measured_fpp: float = 0.0
     """Mean false positive probability of the checked zones, from their set bits."""
-    measured_false_positives: float
+    measured_false_positives: float = 0.0
     """Share of random absent hashes that may match the checked zones."""
 
 
@@ -99,43 +99,28 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
         column = view.snapshot.column(entry)
         column.verify()
         damage += [*(reason.message for reason in column.lost), *column.damage]
-        tallies = {True: _Tally(), False: _Tally()}
+        of_kind = {True: ColumnVerification(entry.name), False: ColumnVerification(entry.name)}
         for table in column.filters:
             if table.damage or entry.name in view.replaced:  # filters of a former column are not used
                 continue
             for file in chosen:
                 try:
-                    _check_file(view, file, table, entry, tallies[isinstance(table, BlockFilters)])
+                    _check_file(view, file, table, entry, of_kind[isinstance(table, BlockFilters)])
                 except CorruptIndexError as error:
                     impossible.append(str(error))
-        tally, other = (tallies[is_first] for is_first in (has_bloom(entry.kind), not has_bloom(entry.kind)))
+        tally, other = (of_kind[is_first] for is_first in (has_bloom(entry.kind), not has_bloom(entry.kind)))
         tally.num_missing += other.num_missing  # values count once; a missing value counts in each place
         tally.num_wrong_has_null += other.num_wrong_has_null
-        columns.append(tally.result(entry.name))
+        tally.expected_fpp /= max(tally.num_zones, 1)
+        tally.measured_fpp /= max(tally.num_zones, 1)
+        tally.measured_false_positives /= max(tally.num_zones, 1)
+        columns.append(tally)
     view.snapshot.warn_of_damage()
     return Verification(len(view.files), len(chosen), tuple(columns), tuple(dict.fromkeys(damage + impossible)))
 
 
-class _Tally:
-    def __init__(self) -> None:
-        self.num_values = self.num_missing = self.num_wrong_has_null = self.num_zones = 0
-        self.expected = self.measured = self.passed = 0.0
-
-    def result(self, name: str) -> ColumnVerification:
-        zones = max(self.num_zones, 1)
-        return ColumnVerification(
-            name,
-            self.num_values,
-            self.num_missing,
-            self.num_wrong_has_null,
-            self.num_zones,
-            expected_fpp=self.expected / zones,
-            measured_fpp=self.measured / zones,
-            measured_false_positives=self.passed / zones,
-        )
-
-
-def _check_file(view: View, file: Fragment, table: ZoneFilters, entry: ColumnEntry, tally: _Tally) -> None:
+def _check_file(view: View, file: Fragment, table: ZoneFilters, entry: ColumnEntry, tally: ColumnVerification) -> None:
+    """Check the zones of one file, and add them to `tally`; its probabilities are sums until all files are checked."""
     mine = np.flatnonzero(table.positions.fragment_ids == file.fragment_id)
     if not len(mine):
         return
@@ -161,9 +146,9 @@ def _check_file(view: View, file: Fragment, table: ZoneFilters, entry: ColumnEnt
             expected = expected_fpp(len(distinct(hashes)), len(table.blocks(zone)))
             measured = float(measured_fpp(table.blocks(zone)[None])[0])
             passed = float(table.check_zone(zone, absent).mean())
-        tally.expected += expected
-        tally.measured += measured
-        tally.passed += passed
+        tally.expected_fpp += expected
+        tally.measured_fpp += measured
+        tally.measured_false_positives += passed
 
 
 def _zone_values(
