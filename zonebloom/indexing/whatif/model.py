@@ -121,7 +121,7 @@ def whatif(
 def _scaled(forecast: Forecast, sample: Sample, fpp: float) -> Forecast:
     """`forecast` with what came of a sample, scaled to the data set."""
     holding, shares = _zones_of_a_key(sample, forecast.num_zones)
-    num_sampled = {"files": sample.num_files, "zones": len(sample.zones), "rows": sample.num_rows}
+    num_sampled = {"files": len(sample.files), "zones": len(sample.zones), "rows": sample.num_rows}
     forecast = replace(
         forecast,
         verdict=_verdict(sample, forecast.num_zones, holding, shares),
@@ -167,9 +167,9 @@ def _zones_of_a_key(sample: Sample, num_zones: int) -> tuple[float, NDArray[np.f
     rows = np.concatenate([zone.counts for zone in zones])
     places = np.repeat(np.array([zone.place for zone in zones]), [len(zone.hashes) for zone in zones])
     _, key, seen = np.unique(hashes, return_inverse=True, return_counts=True)
-    _, pair, seen_here = np.unique(key * sample.num_places + places, return_inverse=True, return_counts=True)
+    _, pair, seen_here = np.unique(key * len(sample.zones_nearby) + places, return_inverse=True, return_counts=True)
     total, near = seen[key], seen_here[pair]
-    read = np.bincount([zone.place for zone in zones], minlength=sample.num_places)
+    read = np.bincount([zone.place for zone in zones], minlength=len(sample.zones_nearby))
     nearby = np.array(sample.zones_nearby)
     near_weight = _ratio(nearby - 1, read - 1)[places]
     far_weight = _ratio(num_zones - nearby, len(zones) - read)[places]

@@ -55,37 +55,6 @@ class SampledZone:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """What was read of a column.
-
-    - Values of `zones` that occur in several zones have the same hash; other values differ in it, for what it matters.
-    """
-
-    zones: tuple[SampledZone, ...]
-    """Zones that were read."""
-    zones_nearby: tuple[int, ...]
-    """For each place, zones of the data set that lie in its row group, or in the run where that is longer."""
-    num_places: int
-    """Runs that were read."""
-    num_files: int
-    """Files that they lie in."""
-    read_seconds: float
-    """Reading and decoding the rows, on one thread."""
-    outcomes: tuple[Outcome, ...]
-    """What came of each way to build them."""
-    range_overlap: float | None
-    """Share of the other row groups (or zones, where these lack statistics) whose least and greatest value enclose a
-    value; 0 where the column is sorted, 1 where it is random; None where it cannot be told."""
-    ranges: str
-    """What `range_overlap` compares: `row groups` or `zones`."""
-
-    @property
-    def num_rows(self) -> int:
-        """Rows that were read."""
-        return sum(zone.num_rows for zone in self.zones)
-
-
-@dataclass(frozen=True, slots=True)
 class _Place:
     fragment: Fragment
     start: int
@@ -122,15 +91,16 @@ def take_sample(
     with TemporaryDirectory(prefix="zonebloom-whatif-") as folder, ExitStack() as opened:
         store = open_store(folder)
         begin = partial(trials, opened, store, column, column_type, rows_per_zone=rows_per_zone, fpp=fpp)
-        reader = _Reader(dataset, column, column_type, rows_per_zone, begin)
+        sample = Sample(dataset, column, column_type, rows_per_zone, begin)
         for place in _places(fragments, rows_per_zone):
             try:
-                reader.read(place)
+                sample.read(place)
             except DataFileError as error:
                 failure = failure or error
-        if failure is not None and not reader.zones:
+        if failure is not None and not sample.zones:
             raise failure
-        return reader.sample()
+        sample.finish()
+        return sample
 
 
 def _places(fragments: Sequence[Fragment], rows_per_zone: int) -> list[_Place]:
@@ -169,8 +139,11 @@ def _row_groups(fragments: Sequence[Fragment], rows_per_zone: int) -> Iterator[t
                 yield fragment, first * rows_per_zone, zones
 
 
-class _Reader:
-    """Reads places, one after another, builds their zones, and keeps what the zones hold."""
+class Sample:
+    """What was read of a column: places, one after another, whose zones are built in each way.
+
+    - Values of `zones` that occur in several zones have the same hash; other values differ in it, for what it matters.
+    """
 
     def __init__(
         self,
@@ -185,9 +158,20 @@ class _Reader:
         self.column_type = column_type
         self.rows_per_zone = rows_per_zone
         self.zones: list[SampledZone] = []
+        """Zones that were read."""
         self.zones_nearby: list[int] = []
+        """For each place, zones of the data set that lie in its row group, or in the run where that is longer."""
         self.files: set[str] = set()
+        """Files that the places lie in."""
         self.read_seconds = 0.0
+        """Reading and decoding the rows, on one thread."""
+        self.outcomes: list[Outcome] = []
+        """What came of each way to build them."""
+        self.range_overlap: float | None = None
+        """Share of the other row groups (or zones, where these lack statistics) whose least and greatest value enclose
+        a value; 0 where the column is sorted, 1 where it is random; None where it cannot be told."""
+        self.ranges = "zones"
+        """What `range_overlap` compares: `row groups` or `zones`."""
         self._begin = begin
         self._trials = begin()
         self._keys: list[tuple[int, pa.Array]] = []
@@ -241,19 +225,15 @@ class _Reader:
             some = np.linspace(0, len(plain) - 1, min(_KEYS_PER_ZONE, len(plain))).astype(np.int64)
             self._keys.append((zone, plain.take(pa.array(some))))
 
-    def sample(self) -> Sample:
-        """What was read."""
-        overlap, ranges = self._overlap()
-        return Sample(
-            zones=tuple(self.zones),
-            zones_nearby=tuple(self.zones_nearby),
-            num_places=len(self.zones_nearby),
-            num_files=len(self.files),
-            read_seconds=self.read_seconds,
-            outcomes=tuple(trial.finish() for trial in self._trials),
-            range_overlap=overlap,
-            ranges=ranges,
-        )
+    def finish(self) -> None:
+        """End the trials, after the last place."""
+        self.outcomes = [trial.finish() for trial in self._trials]
+        self.range_overlap, self.ranges = self._overlap()
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that were read."""
+        return sum(zone.num_rows for zone in self.zones)
 
     def _overlap(self) -> tuple[float | None, str]:
         keys = [key for _, key in self._keys]
