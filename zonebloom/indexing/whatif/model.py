@@ -25,7 +25,7 @@ from zonebloom.indexing.create import partition_column_error
 from zonebloom.indexing.fill import Threads, check_any, units_of
 from zonebloom.indexing.whatif.forecast import Forecast, Option, Verdict
 from zonebloom.indexing.whatif.sample import Sample, count_zones, take_sample
-from zonebloom.indexing.whatif.trial import Outcome
+from zonebloom.indexing.whatif.trial import Trial
 from zonebloom.storage.options import BuildOptions
 
 if TYPE_CHECKING:
@@ -130,19 +130,19 @@ def _scaled(forecast: Forecast, sample: Sample, fpp: float) -> Forecast:
         zones_per_key=holding,
         range_overlap=sample.range_overlap,
     )
-    return replace(forecast, options=tuple(_option(forecast, sample, outcome, fpp) for outcome in sample.outcomes))
+    return replace(forecast, options=tuple(_option(forecast, sample, trial, fpp) for trial in sample.trials))
 
 
-def _option(forecast: Forecast, sample: Sample, outcome: Outcome, fpp: float) -> Option:
-    num_zones, holding, false = forecast.num_zones, forecast.zones_per_key, outcome.fpps
+def _option(forecast: Forecast, sample: Sample, trial: Trial, fpp: float) -> Option:
+    num_zones, holding, false = forecast.num_zones, forecast.zones_per_key, trial.fpps
     passes = -np.expm1(_MANY * np.log1p(-np.minimum(false, _MOST_CERTAIN)))
     misses_true = (1 - holding / num_zones) ** _MANY
-    seconds_per_row = (sample.read_seconds + outcome.seconds) / sample.num_rows
+    seconds_per_row = (sample.read_seconds + trial.seconds) / sample.num_rows
     return Option(
-        kind=outcome.kind,
-        sizing=outcome.sizing,
-        fpp=fpp if outcome.kind == "bloom" else None,
-        index_bytes=round(outcome.bytes_per_zone * num_zones),
+        kind=trial.kind,
+        sizing=trial.sizing,
+        fpp=fpp if trial.kind == "bloom" else None,
+        index_bytes=round(trial.bytes_per_zone * num_zones),
         real_fpp=float(false.mean()),
         build_seconds=seconds_per_row * forecast.num_rows / forecast.workers,
         absent_kept=num_zones * float(false.mean()),

@@ -27,7 +27,7 @@ from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.ground.arrow import unwrapped
 from zonebloom.ground.errors import DataFileError
-from zonebloom.indexing.whatif.trial import Outcome, Trial, trials
+from zonebloom.indexing.whatif.trial import Trial, trials
 from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.open import open_store
 
@@ -165,15 +165,14 @@ class Sample:
         """Files that the places lie in."""
         self.read_seconds = 0.0
         """Reading and decoding the rows, on one thread."""
-        self.outcomes: list[Outcome] = []
-        """What came of each way to build them."""
         self.range_overlap: float | None = None
         """Share of the other row groups (or zones, where these lack statistics) whose least and greatest value enclose
         a value; 0 where the column is sorted, 1 where it is random; None where it cannot be told."""
         self.ranges = "zones"
         """What `range_overlap` compares: `row groups` or `zones`."""
         self._begin = begin
-        self._trials = begin()
+        self.trials = begin()
+        """Each way to build them."""
         self._keys: list[tuple[int, pa.Array]] = []
         self._zone_ranges: list[tuple[pa.Array, pa.Array]] = []
         self._group_ranges: list[tuple[Any, Any] | None] = []
@@ -183,7 +182,7 @@ class Sample:
         arrays = self._values(place)
         if not self.zones_nearby:
             self._warm_up(arrays[0])
-        for trial in self._trials:
+        for trial in self.trials:
             trial.add(place.fragment.fragment_id, place.start, arrays)
         values = pa.chunked_array(arrays)
         number = len(self.zones_nearby)
@@ -227,7 +226,8 @@ class Sample:
 
     def finish(self) -> None:
         """End the trials, after the last place."""
-        self.outcomes = [trial.finish() for trial in self._trials]
+        for trial in self.trials:
+            trial.finish()
         self.range_overlap, self.ranges = self._overlap()
 
     @property

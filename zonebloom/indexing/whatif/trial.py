@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -28,62 +28,51 @@ if TYPE_CHECKING:
     from zonebloom.bloom.zones import ZoneFilters
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a trial."""
-
-    kind: Literal["bloom", "locator"]
-    """The kind of the segments."""
-    sizing: Sizing | None
-    """How large a filter is; None for a locator."""
-    bytes_per_zone: float
-    """Bytes on disk, a mean."""
-    fpps: NDArray[np.float64]
-    """For each zone the chance that an absent key keeps it: of a filter by its set bits, of a locator by its pairs."""
-    seconds: float
-    """Hashing, inserting and writing, on one thread."""
-
-
+@dataclass(slots=True)
 class Trial:
     """One way to build a column, into a store of its own."""
 
-    def __init__(
-        self,
-        store: Store,
-        builder: ZoneBuilder | LocatorBuilder,
-        entries: Callable[[], Sequence[SegmentEntry]],
-        sizing: Sizing | None,
-    ) -> None:
-        self._store = store
-        self._builder = builder
-        self._entries = entries
-        self._sizing = sizing
-        self._seconds = 0.0
+    store: Store
+    builder: ZoneBuilder | LocatorBuilder
+    entries: Callable[[], Sequence[SegmentEntry]]
+    """Ends the writing, and returns the segments."""
+    sizing: Sizing | None
+    """How large a filter is; None for a locator."""
+    seconds: float = 0.0
+    """Hashing, inserting and writing, on one thread."""
+    fpps: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """For each zone the chance that an absent key keeps it: of a filter by its bits, of a locator by its pairs."""
+    bytes_per_zone: float = 0.0
+    """Bytes on disk, a mean."""
+
+    @property
+    def kind(self) -> Literal["bloom", "locator"]:
+        """The kind of the segments."""
+        return "locator" if self.sizing is None else "bloom"
 
     def add(self, fragment_id: int, first_row: int, arrays: Sequence[pa.Array]) -> None:
         """The rows of whole zones, in order of fragment and row over all calls."""
         started = time.perf_counter()
-        self._builder.start_fragment(fragment_id, first_row=first_row)
+        self.builder.start_fragment(fragment_id, first_row=first_row)
         for array in arrays:
-            self._builder.add(fragment_id, array)
-        self._seconds += time.perf_counter() - started
+            self.builder.add(fragment_id, array)
+        self.seconds += time.perf_counter() - started
 
-    def finish(self) -> Outcome:
-        """What came of it."""
+    def finish(self) -> None:
+        """End it, and look at what it wrote."""
         started = time.perf_counter()
-        self._builder.close()
-        entries = self._entries()
-        self._seconds += time.perf_counter() - started
-        fpps = np.array([zones.zone_fpp(zone) for zones in map(self._zones, entries) for zone in range(len(zones))])
-        num_bytes = sum(entry.num_bytes for entry in entries)
-        kind: Literal["bloom", "locator"] = "locator" if self._sizing is None else "bloom"
-        return Outcome(kind, self._sizing, num_bytes / max(len(fpps), 1), fpps, self._seconds)
+        self.builder.close()
+        entries = self.entries()
+        self.seconds += time.perf_counter() - started
+        fpps = [zones.zone_fpp(zone) for zones in map(self._zones, entries) for zone in range(len(zones))]
+        self.fpps = np.array(fpps)
+        self.bytes_per_zone = sum(entry.num_bytes for entry in entries) / max(len(self.fpps), 1)
 
     def _zones(self, entry: SegmentEntry) -> ZoneFilters:
         """The zones of a segment, as a search reads them."""
-        if self._sizing is None:
-            return LocatorSegment(self._store, entry)
-        return ZoneSegment(self._store, entry).zones()[0]
+        if self.sizing is None:
+            return LocatorSegment(self.store, entry)
+        return ZoneSegment(self.store, entry).zones()[0]
 
 
 def trials(
