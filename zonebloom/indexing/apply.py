@@ -47,25 +47,7 @@ Item = tuple[Fragment, frozenset[str]]
 """A fragment, and the columns that it is built for."""
 
 
-@dataclass(slots=True)
-class Applied:
-    """The outcome of the steps so far."""
-
-    version: Manifest
-    """The last version that was committed."""
-    added: list[Fragment] = field(default_factory=list)
-    """New fragments."""
-    failed: dict[int, str] = field(default_factory=dict)
-    """Ids of fragments that could not be read, and why."""
-    unreadable: set[str] = field(default_factory=set)
-    """Paths of files that could not be read, or that changed during the build."""
-    num_zones: int = 0
-    """Zones that were built, over all columns."""
-    is_ended: bool = True
-    """Whether there is nothing to merge, because there was only one step."""
-
-
-def apply(plan: Plan, options: BuildOptions, *, optimize: bool = False, is_forced: bool = False) -> Applied:
+def apply(plan: Plan, options: BuildOptions, *, optimize: bool = False, is_forced: bool = False) -> Steps:
     """Build and commit `plan`; if a step fails, its files are deleted, and earlier steps stay committed.
 
     Parameters
@@ -91,7 +73,7 @@ def apply(plan: Plan, options: BuildOptions, *, optimize: bool = False, is_force
         num_rows = sum(fragment.num_rows for fragment, _ in items)
         is_one_step = num_rows <= options.commit_every or (plan.is_rebuild and bool(plan.replaced))
         is_ended = is_one_step and not plan.is_resumed
-        steps = _Steps(
+        steps = Steps(
             plan,
             replace(change, is_forced=is_forced),
             columns,
@@ -100,10 +82,13 @@ def apply(plan: Plan, options: BuildOptions, *, optimize: bool = False, is_force
             workers=options.workers or default_workers(plan.dataset),
             is_optimized=optimize,
             is_unfinished=not plan.is_whole or (optimize and not is_ended),
-            done=Applied(plan.snapshot.manifest, unreadable=set(opened.skipped), is_ended=is_ended),
+            is_ended=is_ended,
+            version=plan.snapshot.manifest,
+            unreadable=set(opened.skipped),
         )
         with reporting(options.progress if num_rows else False, num_rows) as on_rows:
-            return steps.run(items, sys.maxsize if is_one_step else options.commit_every, on_rows)
+            steps.run(items, sys.maxsize if is_one_step else options.commit_every, on_rows)
+        return steps
 
 
 def runner_for(dataset: Any, options: BuildOptions) -> Runner:
@@ -190,8 +175,8 @@ def _typed(entry: ColumnEntry, schema: pa.Schema) -> ColumnEntry:
 
 
 @dataclass(slots=True)
-class _Steps:
-    """The steps of one plan."""
+class Steps:
+    """The steps of one plan, and the outcome of those that were taken."""
 
     plan: Plan
     first: Change
@@ -205,32 +190,43 @@ class _Steps:
     is_optimized: bool
     is_unfinished: bool
     """Whether the columns stay marked as unfinished after the last step."""
-    done: Applied
+    is_ended: bool
+    """Whether there is nothing to merge, because there was only one step."""
+    version: Manifest
+    """The last version that was committed."""
+    unreadable: set[str]
+    """Paths of files that could not be read, or that changed during the build."""
+    added: list[Fragment] = field(default_factory=list)
+    """New fragments."""
+    failed: dict[int, str] = field(default_factory=dict)
+    """Ids of fragments that could not be read, and why."""
+    num_zones: int = 0
+    """Zones that were built, over all columns."""
 
     @property
     def store(self) -> Store:
+        """The store of the index."""
         return self.plan.snapshot.store
 
-    def run(self, items: Sequence[Item], commit_every: int, on_rows: Callable[[int], None] | None) -> Applied:
+    def run(self, items: Sequence[Item], commit_every: int, on_rows: Callable[[int], None] | None) -> None:
         """Build and commit `items`, step by step."""
         self.runner.admit(
             (column, [fragment for fragment, needed in items if column.name in needed]) for column in self.columns
         )
-        done, steps = self.done, _cut(items, commit_every)
+        steps = _cut(items, commit_every)
         for number, step in enumerate(steps):
             built = self._build(step, on_rows)
-            built_ids = {fragment.fragment_id for fragment, _ in step}.intersection(self.new).difference(done.failed)
+            built_ids = {fragment.fragment_id for fragment, _ in step}.intersection(self.new).difference(self.failed)
             added = [fragment for fragment, _ in step if fragment.fragment_id in built_ids]
-            if done.version.version == 0 and not added and len(steps) == 1:
+            if self.version.version == 0 and not added and len(steps) == 1:
                 delete_all(self.store, _files(built))
-                raise DataFileError("at least one data file must be readable", got=next(iter(done.failed.values())))
+                raise DataFileError("at least one data file must be readable", got=next(iter(self.failed.values())))
             change = self._change(built, step, added, is_first=not number, is_last=number + 1 == len(steps))
-            done.version = commit_change(self.store, done.version, change)
-            done.added += added
-        done.unreadable |= {fragment.path for fragment, _ in items if fragment.fragment_id in done.failed}
-        for message in done.failed.values():
+            self.version = commit_change(self.store, self.version, change)
+            self.added += added
+        self.unreadable |= {fragment.path for fragment, _ in items if fragment.fragment_id in self.failed}
+        for message in self.failed.values():
             warnings.warn(f"{message}; the file is not indexed, and read whole", RuntimeWarning, stacklevel=4)
-        return done
 
     def _build(self, step: Sequence[Item], on_rows: Callable[[int], None] | None) -> dict[str, ColumnEntry]:
         """The columns with the segments that `step` adds to them."""
@@ -239,14 +235,14 @@ class _Steps:
             for entries, fragments in _passes(self.columns, step):
                 self._build_together(entries, fragments, on_rows, built)
             if self.is_optimized:
-                live = {fragment.fragment_id for fragment, _ in step} - self.done.failed.keys()
+                live = {fragment.fragment_id for fragment, _ in step} - self.failed.keys()
                 for name, entry in [item for item in built.items() if _is_worth_optimizing(self.store, item[1])]:
                     built[name] = self.runner.run(_optimized, self.store, entry, live)
                     delete_all(self.store, sorted({*entry.files}.difference(built[name].files)))
         except BaseException:
             delete_all(self.store, _files(built))
             raise
-        self.done.num_zones += sum(entry.num_zones for entry in built.values())
+        self.num_zones += sum(entry.num_zones for entry in built.values())
         return built
 
     def _build_together(
@@ -264,7 +260,7 @@ class _Steps:
             before = built[name]
             unfit = result.unfit[name].union(*(range(start, stop) for start, stop in before.unfit))
             built[name] = replace(before, segments=(*before.segments, *result.segments[name]), unfit=runs(unfit))
-        self.done.failed |= result.failed
+        self.failed |= result.failed
 
     def _change(
         self,
@@ -276,8 +272,8 @@ class _Steps:
         is_last: bool,
     ) -> Change:
         """The change of one step. A known file that cannot be read is dropped, so the next refresh tries it."""
-        failed = {fragment.fragment_id for fragment, _ in step} & self.done.failed.keys() - self.new
-        done = {fragment.path for fragment in (*self.done.added, *added)}
+        failed = {fragment.fragment_id for fragment, _ in step} & self.failed.keys() - self.new
+        done = {fragment.path for fragment in (*self.added, *added)}
         plain = Change(self.first.operation, dataset=self.first.dataset, next_fragment_id=self.first.next_fragment_id)
         return replace(
             self.first if is_first else plain,
