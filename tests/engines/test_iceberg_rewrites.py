@@ -203,6 +203,8 @@ def test_what_cannot_be_written_is_refused_before_anything_is(tables, place):
     for wrong in (static, ours.location(), place):
         with pytest.raises(InvalidArgumentError, match="table must be a pyiceberg Table of a catalog, got"):
             iceberg.delete(wrong, "id", [7], index=place)
+    with pytest.raises(InvalidArgumentError, match="table must be a pyiceberg Table, got str"):
+        iceberg.table("lake.events", index=place)
     with pytest.raises(ColumnNotFoundError, match="text"):
         iceberg.delete(ours, "text", ["old 7"], index=place)
     assert files_of(ours) == before

@@ -129,6 +129,13 @@ def test_paths_that_name_what_was_erased_are_told(tmp_path, catalog, transform):
     assert f"zonebloom.erase('{place_of(table)}', 'text', ...)" == done.command
 
 
+def test_no_values_change_nothing(table, tmp_path):
+    table.delete("x = 250")
+    before = len(table.snapshots())
+    done = zb.erase(table, "text", [], index=tmp_path / "index")
+    assert (done.num_rows_erased, done.num_rows_left, len(table.refresh().snapshots())) == (0, 0, before)
+
+
 def stopping(monkeypatch, owner, name: str, *, is_after: bool) -> None:
     """Have the next call of a function end in an interrupt, before or after its work."""
     whole = getattr(owner, name)

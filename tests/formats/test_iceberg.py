@@ -6,6 +6,7 @@ What tables of each format have is in `test_table`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -39,7 +40,7 @@ from tests.depth import some
 from tests.iceberg_log import commit_deletes, delete_rows
 from tests.s3 import S3Server
 from tests.tables import ROWS_PER_ZONE, assert_same, catalog_in, rows, user
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError, ZoneBloomError
 from zonebloom.ground.reasons import ReasonCode
 
 
@@ -491,6 +492,19 @@ def test_a_damaged_deletion_vector_is_an_error(table, place, tmp_path):
         (tmp_path / "v.puffin").write_bytes(sound[:byte] + bytes([sound[byte] ^ 1]) + sound[byte + 1 :])
         with pytest.raises(DataFileError, match=r"v.puffin must be readable, got a vector of .* with another checksum"):
             zb.open_index(index.location, dataset=table).to_table("id >= 0")
+
+
+def test_a_damaged_manifest_is_an_error(table, place):
+    """pyiceberg's reader of Avro ends in errors of seven kinds, some of zlib and of C."""
+    index = build(table, place)
+    for path in Path(local(table.metadata_location)).parent.glob("*.avro"):
+        sound = path.read_bytes()
+        for byte in range(0, len(sound), len(sound) // 24):
+            path.write_bytes(sound[:byte] + bytes([sound[byte] ^ 0x55]) + sound[byte + 1 :])
+            with contextlib.suppress(ZoneBloomError):
+                zb.open_index(index.location, dataset=table.metadata_location).search(user(7))
+        path.write_bytes(sound)
+    assert index.search(user(7)).num_zones_kept == 1
 
 
 def test_a_folder_whose_metadata_a_catalog_names_is_refused(table, place):

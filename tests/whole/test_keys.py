@@ -6,6 +6,7 @@ Oracle: the rows as written. The keys are values of some rows, and one value tha
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import uuid
 from collections import deque
 from decimal import Decimal
@@ -174,6 +175,15 @@ def test_every_door_takes_null_as_missing(index):
     for missing in (None, pd.NA, pd.NaT, np.datetime64("NaT", "us")):
         with pytest.raises(PredicateError, match=r"must have a value, got null; use col\('text'\)\.is_null\(\)"):
             zb.col("text") == missing  # noqa: B015 - it raises
+
+
+@pytest.mark.parametrize("traps", [[decimal.FloatOperation], [decimal.Inexact, decimal.Rounded]])
+def test_the_callers_decimal_context_changes_nothing(index, traps):
+    """The trap of floats is what Python's documentation advises to those who want none among their Decimals."""
+    conditions = ["decimal = 1e-2", "int64 > 9.3e18", "int8 > -1e300", "double = 1.5", "decimal IN (0.01, 2.5e0)"]
+    expected = [rows_of(index, condition) for condition in conditions]
+    with decimal.localcontext(decimal.Context(prec=2, traps=traps)):
+        assert [rows_of(index, condition) for condition in conditions] == expected
 
 
 def test_integers_beyond_64_bits_are_compared_by_value(index):

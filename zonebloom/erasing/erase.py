@@ -128,7 +128,7 @@ def erase_by(
         "table_version": _table_version(index.view()),
     }
     journal = Journal(None if dry_run or record is None else Path(record), request)
-    if not dry_run:
+    if texts and not dry_run:  # without values nothing is vacuumed or expired either
         if kind == "parquet":
             erase_from_files(index, column, keys, journal)
         else:

@@ -62,7 +62,10 @@ _WORD = 4
 """Bytes of the size before a deletion vector, and of the CRC-32 behind it."""
 _CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.", "sqlalchemy.", "thrift.")
 """Modules whose exceptions a FileIO or a catalog raises for an unreachable store; they are no OSError."""
-_UNFIT = (ValueError, TypeError, NotImplementedError, LookupError, AttributeError, OverflowError)
+_UNFIT = (
+    *(ValueError, TypeError, NotImplementedError, LookupError, AttributeError, OverflowError),
+    *(EOFError, SystemError, zlib.error),
+)
 """Errors of pyiceberg for metadata, files, types and values that it cannot parse or write."""
 _UNREACHABLE = re.compile(r"NETWORK_CONNECTION|could not connect|connection refused|timed? ?out", re.IGNORECASE)
 _HELD_BYTES = 2 * ROUND_BYTES

@@ -141,6 +141,10 @@ def explained(location: str, what: str = "") -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError, RuntimeError, KeyError) as error:
         raise_store_error(location, str(error))
         raise DataFileError(f"{what}{location} must be readable by pylance", got=first_line(error)) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of Rust, and no Exception
+            raise
+        raise DataFileError(f"{what}{location} must be readable by pylance", got=first_line(error)) from error
 
 
 def lance_library() -> Any:

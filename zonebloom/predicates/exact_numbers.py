@@ -8,14 +8,29 @@ from __future__ import annotations
 import decimal
 import math
 import numbers
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
 Number: TypeAlias = int | float | decimal.Decimal
 
 _ALL_DIGITS = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
+
+
+def whatever_the_context(function: Callable[_P, _Result]) -> Callable[_P, _Result]:
+    """`function` in a context of all digits: the caller's may round, trap floats, or have few exponents."""
+
+    @wraps(function)
+    def called(*args: _P.args, **options: _P.kwargs) -> _Result:
+        with decimal.localcontext(_ALL_DIGITS):
+            return function(*args, **options)
+
+    return called
 
 
 def is_number(column_type: pa.DataType) -> bool:
@@ -35,6 +50,7 @@ def number_of(value: Any) -> Number | None:
     return value if isinstance(value, (int, float, decimal.Decimal)) else float(value)
 
 
+@whatever_the_context
 def equal_number(number: Number, column_type: pa.DataType) -> Any | None:
     """The value of the type that equals `number`; None if no value does (NaN equals none)."""
     if is_nan(number):
@@ -49,6 +65,7 @@ def equal_number(number: Number, column_type: pa.DataType) -> Any | None:
     return value_of_units(int(units), column_type) if is_whole and low <= units <= high else None
 
 
+@whatever_the_context
 def as_double(number: Number, column_type: pa.DataType) -> float:
     """The double to compare with a floating column instead of `number`.
 
@@ -83,6 +100,7 @@ def _nearest(number: Number, column_type: pa.DataType) -> float:
         return float(column_type.to_pandas_dtype()(double))
 
 
+@whatever_the_context
 def whole_units(number: Number, column_type: pa.DataType) -> tuple[decimal.Decimal, bool]:
     """A finite `number` in units of the type's last digit, rounded down; and whether that is exact.
 

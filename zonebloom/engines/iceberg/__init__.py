@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from zonebloom.engines.iceberg.rewrite import Rewrite, delete, upsert
 from zonebloom.formats.iceberg import pyiceberg_tables
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.index.index import Index
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def table(table: Table, *, index: str | os.PathLike[str] | Index | None = None) 
 
     Raises
     ------
+    InvalidArgumentError
+        `table` is no Table of pyiceberg.
     IndexNotFoundError
         There is no index at the place.
     MissingDependencyError
@@ -50,7 +53,10 @@ def table(table: Table, *, index: str | os.PathLike[str] | Index | None = None) 
 
     Design: docs/design/engines.md#iceberg-scans
     """
-    pyiceberg_tables()
+    if not isinstance(table, pyiceberg_tables().Table):
+        raise InvalidArgumentError(
+            "table must be a pyiceberg Table", got=type(table).__name__, do="load it by the load_table of its catalog"
+        )
     from zonebloom.engines.iceberg.pruned_table import PrunedTable  # noqa: PLC0415 - needs the extra
 
     if isinstance(index, Index):

@@ -19,6 +19,7 @@ from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates.coerce import numbers, temporal, texts
 from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
 from zonebloom.predicates.coerce.sources import Source, groups, source_of
+from zonebloom.predicates.exact_numbers import whatever_the_context
 from zonebloom.predicates.literals import collected, is_collection, literal, null_mask, taken
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ def fit_each(values: pa.Array | list[Any], column_type: pa.DataType) -> FitOfEac
     return FitOfEach(np.concatenate(slots), _joined(fitting, column_type), np.concatenate(misfits))
 
 
+@whatever_the_context
 def _fit(group: pa.Array | list[Any], column_type: pa.DataType) -> Part:
     """The fit of a group of `sources.groups`.
 
