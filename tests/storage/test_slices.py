@@ -22,13 +22,14 @@ from tests.conftest import flip
 from tests.depth import at_depth
 from tests.storage.test_locator import CountingStore
 from zonebloom.bloom.kernels import slices as kernels
+from zonebloom.bloom.split_block import rows_of_hash
 from zonebloom.bloom.zones import ZonePositions, ZoneTable, zone_schema
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.sealed_rows import seal_rows
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices import layout as slice_layout
 from zonebloom.storage.slices import zone_runs
-from zonebloom.storage.slices.layout import FULL_GROUP, cut_into_groups, rows_of_hash, stride_for
+from zonebloom.storage.slices.layout import FULL_GROUP, cut_into_groups, stride_for
 from zonebloom.storage.slices.reader import FEW_HASHES, SliceSegment
 from zonebloom.storage.slices.writer import SliceSegmentWriter
 from zonebloom.stores import local as local_store

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import xxhash
 
-from zonebloom.bloom.split_block import bits_of_hash, block_index, block_indexes, masks
+from zonebloom.bloom.split_block import ROWS_PER_BLOCK, block_indexes, masks, rows_of_hash
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CHECKSUM_BYTES: Final = 8
-_ROWS_PER_BLOCK: Final = 256
 
 
 def hash_fixed(data: NDArray[np.uint8], width: int) -> NDArray[np.uint64]:
@@ -40,16 +39,14 @@ def filter_check(blocks: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDAr
     return answers
 
 
-def rows_of_hash(rows: NDArray[np.uint8], value: int) -> NDArray[np.uint8]:
-    """The eight bit rows of the bits that a hash sets in filters of `len(rows) / 256` blocks."""
-    first = block_index(value, len(rows) // _ROWS_PER_BLOCK) * _ROWS_PER_BLOCK
-    return rows[[first + 32 * word + bit for word, bit in enumerate(bits_of_hash(value))]]
+def _rows_of(rows: NDArray[np.uint8], value: int) -> NDArray[np.uint8]:
+    return rows[list(rows_of_hash(value, len(rows) // ROWS_PER_BLOCK))]
 
 
 def probe_rows(rows: NDArray[np.uint8], hashes: NDArray[np.uint64], *, num_zones: int, out: NDArray[np.uint8]) -> None:
     """As `slices.probe_rows`."""
     for value in hashes.tolist():
-        out |= np.bitwise_and.reduce(rows_of_hash(rows, value)[:, : -(-num_zones // 8)], axis=0)
+        out |= np.bitwise_and.reduce(_rows_of(rows, value)[:, : -(-num_zones // 8)], axis=0)
 
 
 def find_live_zone(
@@ -57,7 +54,7 @@ def find_live_zone(
 ) -> None:
     """As `slices.find_live_zone`."""
     for key, value in enumerate(hashes.tolist()):
-        out[key] |= (np.bitwise_and.reduce(rows_of_hash(rows, value), axis=0) & live).any()
+        out[key] |= (np.bitwise_and.reduce(_rows_of(rows, value), axis=0) & live).any()
 
 
 def unslice_zones(rows: NDArray[np.uint8], out: NDArray[np.uint32], first_zone: int = 0) -> None:

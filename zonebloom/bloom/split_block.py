@@ -8,6 +8,7 @@ Spec: specs/sbbf.md
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 SALTS: Final = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 """One salt for each word of a block, from the Parquet specification."""
 _SALTS: Final = np.array(SALTS, np.uint32)
+ROWS_PER_BLOCK: Final = 256
+"""Bit rows of a slice segment: one for each bit of a block."""
 _FILTERS_AT_ONCE = 64
 
 
@@ -44,6 +47,16 @@ def bits_of_hash(value: int) -> list[int]:
     """For each of the 8 words, the number of the bit that one hash sets."""
     low = value & 0xFFFFFFFF
     return [(low * salt & 0xFFFFFFFF) >> 27 for salt in SALTS]
+
+
+@lru_cache(1024)
+def rows_of_hash(value: int, num_blocks: int) -> tuple[int, ...]:
+    """The 8 bit rows to AND: a zone whose bit is set in all of them may hold the hash `value`.
+
+    Spec: specs/slices.md#probe
+    """
+    first = block_index(value, num_blocks) * ROWS_PER_BLOCK
+    return tuple([first + 32 * word + bit for word, bit in enumerate(bits_of_hash(value))])
 
 
 def bits_in_word(low_halves: NDArray[np.uint32], word: int) -> NDArray[np.uint32]:

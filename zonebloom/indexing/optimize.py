@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.split_block import ROWS_PER_BLOCK
 from zonebloom.bloom.zones import BlockFilters, ZonePositions, zone_schema
 from zonebloom.ground.errors import CorruptIndexError
 from zonebloom.ground.reasons import counted
@@ -29,7 +30,7 @@ from zonebloom.storage.locator.merge import merge_all
 from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.sealed_rows import seal_rows
 from zonebloom.storage.segment import SegmentEntry, count_zones
-from zonebloom.storage.slices.layout import FULL_GROUP, ROWS_PER_BLOCK, cut_into_groups
+from zonebloom.storage.slices.layout import FULL_GROUP, cut_into_groups
 from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.slices.writer import SliceSegmentWriter
 from zonebloom.storage.snapshot import load_trusted

@@ -23,11 +23,8 @@ from zonebloom.bloom.kernels.blocks import block_index
 from zonebloom.bloom.kernels.checks import address, check_array, check_filters, check_range
 from zonebloom.bloom.kernels.transposes import transpose_bits, transpose_words
 from zonebloom.bloom.kernels.vector import copy_bytes, load_u64, stack_bytes, u8_array, zero_bytes
-from zonebloom.bloom.split_block import SALTS
+from zonebloom.bloom.split_block import ROWS_PER_BLOCK, SALTS
 from zonebloom.ground.errors import InvalidArgumentError
-
-ROWS_PER_BLOCK: Final = 256
-"""One bit row for each bit of a block."""
 
 _0, _1, _3, _4, _7, _8 = U(0), U(1), U(3), U(4), U(7), U(8)
 _27, _32, _63, _64, _256, _512, _4096 = U(27), U(32), U(63), U(64), U(256), U(512), U(4096)

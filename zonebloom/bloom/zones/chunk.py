@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.numba_loading import SECONDS_A_PROBE, is_worth_loading, kernels_to_read
+from zonebloom.bloom.numba_loading import SECONDS_A_PROBE, is_worth_loading
 from zonebloom.bloom.sizing import BLOCK_BYTES
 from zonebloom.bloom.split_block import block_index, block_indexes, measured_fpp
 from zonebloom.ground.errors import InvalidZoneTableError
@@ -91,12 +91,6 @@ class FilterChunk:
             return
         for zone, blocks in enumerate(out, first_zone):
             blocks[:] = self.blocks(zone)[first_block:last_block]
-
-    def check(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each of `hashes`, whether the filter of `zone` may contain it."""
-        kernels = kernels_to_read("sbbf", len(hashes) * SECONDS_A_PROBE)
-        answers: NDArray[np.bool_] = kernels.filter_check(self.blocks(zone), hashes)
-        return answers
 
     def measured_fpp(self) -> NDArray[np.float64]:
         """The exact false positive probability of each filter, from its set bits."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.numba_loading import kernels_to_read
+from zonebloom.bloom.numba_loading import SECONDS_A_PROBE, kernels_to_read
 from zonebloom.bloom.split_block import measured_fpp
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ class BlockFilters(ZoneFilters):
 
     def check_zone(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each of `hashes`, whether the filter of zone number `zone` may contain it."""
-        answers: NDArray[np.bool_] = kernels_to_read("sbbf").filter_check(self.blocks(zone), hashes)
+        kernels = kernels_to_read("sbbf", len(hashes) * SECONDS_A_PROBE)
+        answers: NDArray[np.bool_] = kernels.filter_check(self.blocks(zone), hashes)
         return answers
 
     def zone_fpp(self, zone: int) -> float:

@@ -170,16 +170,12 @@ class ZoneTable(BlockFilters):
         """
         may_match = np.zeros(len(hashes), np.bool_)
         pending = np.arange(len(hashes))
-        first = 0
-        for chunk in self._chunks:
-            for zone in range(len(chunk)):
-                if not len(pending):
-                    return may_match
-                if live is None or live[first + zone]:
-                    is_hit = chunk.check(zone, hashes[pending])
-                    may_match[pending[is_hit]] = True
-                    pending = pending[~is_hit]
-            first += len(chunk)
+        for zone in range(len(self)) if live is None else np.flatnonzero(live).tolist():
+            if not len(pending):
+                break
+            is_hit = self.check_zone(zone, hashes[pending])
+            may_match[pending[is_hit]] = True
+            pending = pending[~is_hit]
         return may_match
 
     def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
@@ -189,7 +185,7 @@ class ZoneTable(BlockFilters):
         """
         if not is_work_for_kernel(len(self) * len(hashes)):
             return super().zones_of_each(hashes)
-        keys_by_zone = [chunk.check(zone, hashes).nonzero()[0] for chunk in self._chunks for zone in range(len(chunk))]
+        keys_by_zone = [self.check_zone(zone, hashes).nonzero()[0] for zone in range(len(self))]
         zones = np.repeat(np.arange(len(keys_by_zone)), [len(keys) for keys in keys_by_zone])
         return np.concatenate([np.zeros(0, np.int64), *keys_by_zone]), zones
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import asdict, dataclass
-from functools import cache, lru_cache
+from functools import cache
 from itertools import accumulate, combinations_with_replacement, pairwise
 
 import pyarrow as pa
 
-from zonebloom.bloom.split_block import bits_of_hash, block_index
+from zonebloom.bloom.split_block import ROWS_PER_BLOCK
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.ground.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import check_columns, read_batches, reading
@@ -31,7 +31,6 @@ from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, encoded_runs, positio
 
 PAGE_BYTES = 4096
 WORDS_PER_BLOCK = 8
-ROWS_PER_BLOCK = 256
 MIN_STRIDE, MAX_STRIDE = 64, PAGE_BYTES
 _BODY_BYTES = 64 << 20
 _LAYOUT_KEY = b"zonebloom.slices"
@@ -58,16 +57,6 @@ def stride_for(num_zones: int) -> int:
     Spec: specs/slices.md#bit-rows
     """
     return next(MIN_STRIDE << shift for shift in range(7) if capacity_of(MIN_STRIDE << shift) >= num_zones)
-
-
-@lru_cache(1024)
-def rows_of_hash(value: int, num_blocks: int) -> tuple[int, ...]:
-    """The 8 bit rows to AND: a zone whose bit is set in all of them may hold the hash `value`.
-
-    Spec: specs/slices.md#probe
-    """
-    first = block_index(value, num_blocks) * ROWS_PER_BLOCK
-    return tuple([first + 32 * word + bit for word, bit in enumerate(bits_of_hash(value))])
 
 
 @cache

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.numba_loading import kernels_to_read
-from zonebloom.bloom.split_block import bits_in_word, block_indexes, measured_fpp
+from zonebloom.bloom.split_block import ROWS_PER_BLOCK, bits_in_word, block_indexes, measured_fpp, rows_of_hash
 from zonebloom.bloom.zones import (
     CANNOT_MATCH,
     MAY_MATCH,
@@ -33,14 +33,7 @@ from zonebloom.ground.arrow import distinct
 from zonebloom.storage.arrow_file import read_head, reading
 from zonebloom.storage.sealed_rows import CHECKSUM_BYTES, SealedRows
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slices.layout import (
-    ROWS_PER_BLOCK,
-    WORDS_PER_BLOCK,
-    GroupLayout,
-    decode_layout,
-    decode_positions,
-    rows_of_hash,
-)
+from zonebloom.storage.slices.layout import WORDS_PER_BLOCK, GroupLayout, decode_layout, decode_positions
 from zonebloom.stores.store import Store
 
 if TYPE_CHECKING:

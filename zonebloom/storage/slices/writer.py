@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.split_block import ROWS_PER_BLOCK
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.storage.arrow_file import MAGIC
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, runs
-from zonebloom.storage.slices.layout import PAGE_BYTES, ROWS_PER_BLOCK, GroupLayout, encode
+from zonebloom.storage.slices.layout import PAGE_BYTES, GroupLayout, encode
 from zonebloom.stores.store import Store
 
 if TYPE_CHECKING:
