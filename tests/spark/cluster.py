@@ -113,6 +113,18 @@ def iceberg_jar() -> str | None:
     )
 
 
+@contextlib.contextmanager
+def changed(session: SparkSession, name: str, value: object) -> Iterator[None]:
+    """A setting of the session with another value until the block ends, and then with its default of Spark 4."""
+    session.conf.set(name, str(value))
+    try:
+        yield
+    finally:
+        session.conf.unset(name)
+        if name in OF_SPARK_4:
+            session.conf.set(name, OF_SPARK_4[name])
+
+
 def reset(session: SparkSession, name: str) -> None:
     """Give a setting its default of Spark 4."""
     session.conf.unset(name)

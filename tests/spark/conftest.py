@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import zonebloom
 from tests.depth import IS_DEEP
 from tests.newer import has, need
 from tests.spark import cluster
 from tests.spark.odd_lake import write_odd_lake
+from tests.spark.rows import write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,9 +71,30 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
 
 
+@pytest.fixture
+def small_lake(tmp_path: Path) -> Path:
+    """Six files with 200 texts each, in four zones."""
+    root = tmp_path / "small"
+    for number in range(6):
+        write(root / f"part-{number}.parquet", {"key": [f"k-{number}-{n}" for n in range(200)]}, row_group_size=64)
+    zonebloom.build_index(root, ["key"], rows_per_zone=50)
+    return root
+
+
+@pytest.fixture
+def numbered_lake(tmp_path: Path) -> Path:
+    """Four files with 100 numbers each, and with the same texts in each file."""
+    root = tmp_path / "numbered"
+    for number in range(4):
+        columns = {"x": range(100 * number, 100 * number + 100), "s": [f"s{i}" for i in range(100)]}
+        write(root / f"{number}.parquet", columns, row_group_size=50)
+    zonebloom.build_index(root, ["x", "s"], rows_per_zone=10)
+    return root
+
+
 @pytest.fixture(scope="session")
 def odd_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_odd_lake(tmp_path_factory.mktemp("lakes") / "a lake %41 [x]* ü")
+    return write_odd_lake(tmp_path_factory.mktemp("lakes") / "a lake %41 [x]*{d} ü")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

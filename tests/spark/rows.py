@@ -1,9 +1,20 @@
-"""The rows of Spark's frames, as tests compare them."""
+"""Files for Spark, and the rows of its frames, as tests compare them."""
 
 from __future__ import annotations
 
-from functools import reduce
+from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zonebloom.engines.spark.scan.readers import escaped, url_of
+
+
+def write(path: Path, columns: pa.Table | dict[str, Any], **options: Any) -> None:
+    """A Parquet file, in a folder that may be new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **options)
 
 
 def shown(frame: Any) -> list[str]:
@@ -12,8 +23,9 @@ def shown(frame: Any) -> list[str]:
 
 
 def union(frames: list[Any]) -> Any:
-    """The rows of all frames, which have the same columns."""
-    return reduce(lambda frame, other: frame.unionAll(other), frames)
+    """The rows of all frames, which have the same columns. Spark walks each plan that it makes of them."""
+    middle = len(frames) // 2
+    return union(frames[:middle]).unionAll(union(frames[middle:])) if middle else frames[0]
 
 
 def rows_of_each(frames: list[Any]) -> list[list[str]]:
@@ -22,6 +34,11 @@ def rows_of_each(frames: list[Any]) -> list[list[str]]:
     for row in union([frame.selectExpr("*", f"{number} AS asked") for number, frame in enumerate(frames)]).collect():
         texts[row.asked].append(repr(tuple(row)[:-1]))
     return [sorted(rows) for rows in texts]
+
+
+def plain_read(session: Any, root: Path | str) -> Any:
+    """Spark's own read of a folder on this machine."""
+    return session.read.parquet(escaped(url_of(str(root))))
 
 
 def of_plain_read(plain: Any, conditions: list[str]) -> dict[str, list[str]]:
@@ -44,6 +61,5 @@ def of_plain_read(plain: Any, conditions: list[str]) -> dict[str, list[str]]:
 
 def of_lake(lake: Any, conditions: list[str], way: str) -> dict[str, list[str]]:
     """For each condition the rows that the lake gives."""
-    return dict(
-        zip(conditions, rows_of_each([lake.where(condition, method=way) for condition in conditions]), strict=True)
-    )
+    rows = rows_of_each([lake.where(condition, method=way) for condition in conditions])
+    return dict(zip(conditions, rows, strict=True))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zonebloom as zb
+from tests.spark.cluster import changed
 from zonebloom.bloom.physical_values import ParquetSbbf
 
 COLUMNS = [
@@ -44,9 +45,8 @@ def rows_scanned(spark, path: object, where: str) -> tuple[list, int]:
 
 
 def test_filters_of_spark_are_read_and_equal_ours(spark, tmp_path):
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    path = write(spark, tmp_path / "lake")
-    spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    with changed(spark, "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"):
+        path = write(spark, tmp_path / "lake")
     rows = pq.ParquetFile(path).read()
     for name in NAMES:
         theirs = zb.parquet_bloom(path, 0, name)

@@ -6,6 +6,7 @@ import pytest
 
 import zonebloom as zb
 from tests.depth import some
+from tests.spark.cluster import changed
 
 COLUMNS = [
     "concat('user ', id * 7919 % 4001) AS user_id",
@@ -37,12 +38,12 @@ def rows_of(spark, root, where: str = "true") -> list:
 )
 def test_spark_reads_the_rest_of_its_lake(spark, tmp_path, times, options):
     root = tmp_path / "lake"
-    spark.conf.set("spark.sql.parquet.outputTimestampType", times)
-    spark.conf.set("spark.sql.parquet.int96RebaseModeInWrite", "CORRECTED")  # Spark 3.5 raises an error by default
     rows = spark.range(0, 4000, 1, 2).selectExpr(*COLUMNS)
-    rows.write.options(**options).option("compression", "zstd").partitionBy("day").parquet(str(root))
-    spark.conf.unset("spark.sql.parquet.outputTimestampType")
-    spark.conf.unset("spark.sql.parquet.int96RebaseModeInWrite")
+    with (
+        changed(spark, "spark.sql.parquet.outputTimestampType", times),
+        changed(spark, "spark.sql.parquet.int96RebaseModeInWrite", "CORRECTED"),  # Spark 3.5 raises an error by default
+    ):
+        rows.write.options(**options).option("compression", "zstd").partitionBy("day").parquet(str(root))
     gone = [f"user {x * 7919 % 4001}" for x in (7, 8, 3999)]
     expected = rows_of(spark, root, f"user_id NOT IN {tuple(gone)}")
     assert len(expected) == 3997

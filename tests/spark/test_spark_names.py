@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
 from tests.depth import deep_only, some
-from tests.spark.rows import shown
+from tests.spark.cluster import changed
+from tests.spark.rows import plain_read, rows_of_each, write
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.scan.readers import url_of
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
@@ -22,59 +22,49 @@ from zonebloom.spark import ZoneBloom
 WAYS = ("auto", "files", "plain")
 
 
-def write(root: Path, name: str, table: pa.Table) -> None:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path)
-
-
 def check(spark, root, *conditions) -> None:
-    lake, plain = ZoneBloom(spark).read(str(root)), spark.read.parquet(url_of(str(root)))
+    lake, plain = ZoneBloom(spark).read(str(root)), plain_read(spark, root)
     for condition in conditions:
-        expected = shown(plain.where(condition))
+        frames = [plain.where(condition), *(lake.where(condition, method=way) for way in WAYS)]
+        expected, *actual = rows_of_each(frames)
         assert expected, condition
-        for way in WAYS:
-            assert shown(lake.where(condition, method=way)) == expected, (condition, way)
+        assert actual == [expected] * len(WAYS), condition
 
 
 @pytest.fixture
 def two_cases(tmp_path) -> Path:
     """1000 rows with `key` and `s.x`, and two with `KEY` and `s.X`, which Spark takes for the same."""
     numbers = range(1000)
-    write(tmp_path, "a.parquet", pa.table({"key": numbers, "o": numbers, "s": [{"x": number} for number in numbers]}))
+    write(tmp_path / "a.parquet", {"key": numbers, "o": numbers, "s": [{"x": number} for number in numbers]})
     zb.build_index(tmp_path, ["key", "o", "s.x"], rows_per_zone=50)
-    write(tmp_path, "b.parquet", pa.table({"KEY": [5005, 5006], "o": [7, 8], "s": [{"X": 5005}, {"X": 6}]}))
+    write(tmp_path / "b.parquet", {"KEY": [5005, 5006], "o": [7, 8], "s": [{"X": 5005}, {"X": 6}]})
     return tmp_path
 
 
-@pytest.fixture(params=["new", "indexed"])
-def cased_lake(request, two_cases) -> Path:
-    if request.param == "indexed":
-        zb.open_index(two_cases).refresh()
-    return two_cases
-
-
-def test_columns_and_fields_of_another_case_are_read(any_spark, cased_lake):
-    check(any_spark, cased_lake, "key = 5005", "s.x = 5005", "s.X = 5005", "key = 7", "o = 7")
-
-
 @pytest.mark.filterwarnings("ignore:prune_join:RuntimeWarning")
-def test_a_pruned_join_finds_columns_of_another_case(spark, cased_lake):
-    plain, zonebloom = spark.read.parquet(url_of(str(cased_lake))), ZoneBloom(spark)
-    small = spark.createDataFrame([(1, 1), (5005, 7), (9999, 9)], "key long, o long")
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_columns_and_fields_of_another_case_are_read_and_joined(any_spark, two_cases, is_indexed):
+    if is_indexed:
+        zb.open_index(two_cases).refresh()
+    check(any_spark, two_cases, "key = 5005", "s.x = 5005", "s.X = 5005", "key = 7", "o = 7")
+    plain, zonebloom = plain_read(any_spark, two_cases), ZoneBloom(any_spark)
+    small = any_spark.createDataFrame([(1, 1), (5005, 7), (9999, 9)], "key long, o long")
+    frames = []
     for on in ("key", ["key", "o"]):
-        joined = zonebloom.prune_join(str(cased_lake), small.select(on), on)
-        assert shown(joined.select("key", "o")) == shown(plain.join(small.select(on), on).select("key", "o"))
-        assert joined.count() == 2
+        keys = small.select(on)
+        frames += [plain.join(keys, on), zonebloom.prune_join(str(two_cases), keys, on)]
+    rows = rows_of_each([frame.select("key", "o") for frame in frames])
+    assert rows[::2] == rows[1::2]
+    assert list(map(len, rows)) == [2] * 4
 
 
 @pytest.mark.filterwarnings("ignore:prune_join:RuntimeWarning")
 def test_folders_that_are_named_like_columns_prune_no_join(spark, tmp_path):
     for number in (1, 2):
-        write(tmp_path, f"day={number}/a.parquet", pa.table({"day": pa.array([7, 8], pa.int32())}))
+        write(tmp_path / f"day={number}/a.parquet", {"day": pa.array([7, 8], pa.int32())})
     zb.build_index(tmp_path, ["day"])
     keys = spark.createDataFrame([(1,), (7,)], "day int")
-    zonebloom, plain = ZoneBloom(spark), spark.read.parquet(url_of(str(tmp_path)))
+    zonebloom, plain = ZoneBloom(spark), plain_read(spark, tmp_path)
     assert plain.join(keys, "day").count() == 2
     assert zonebloom.prune_join(str(tmp_path), keys, "day").count() == 2
     with pytest.raises(InvalidArgumentError, match=r"in files or in folders, .*got day in both"):
@@ -83,9 +73,9 @@ def test_folders_that_are_named_like_columns_prune_no_join(spark, tmp_path):
 
 @pytest.mark.parametrize("name", some(["Day", "day"], 2))
 def test_a_column_of_folders_has_its_place_in_the_files(any_spark, tmp_path, name):
-    write(tmp_path, f"{name}=1/a.parquet", pa.table({"day": [7], "key": [5]}))
+    write(tmp_path / f"{name}=1/a.parquet", {"day": [7], "key": [5]})
     zb.build_index(tmp_path, ["key"])
-    plain, lake = any_spark.read.parquet(url_of(str(tmp_path))), ZoneBloom(any_spark).read(str(tmp_path))
+    plain, lake = plain_read(any_spark, tmp_path), ZoneBloom(any_spark).read(str(tmp_path))
     for way in WAYS:
         assert lake.where("key = 5", method=way).columns == lake.columns == plain.columns == [name, "key"]
     check(any_spark, tmp_path, "key = 5", f"{name} = 1", "_metadata.file_name = 'a.parquet'")
@@ -100,7 +90,7 @@ def test_row_ranges_of_a_file_with_another_case_are_refused(spark, two_cases):
 
 @deep_only
 def test_where_spark_distinguishes_case_no_other_spelling_is_taken(any_spark, tmp_path):
-    write(tmp_path, "a.parquet", pa.table({"key": range(100), "s": [{"x": number} for number in range(100)]}))
+    write(tmp_path / "a.parquet", {"key": range(100), "s": [{"x": number} for number in range(100)]})
     zb.build_index(tmp_path, ["key", "s.x"], rows_per_zone=10)
     lake = ZoneBloom(any_spark).read(str(tmp_path))
     keys = any_spark.sql("SELECT 5L AS KEY, 1 AS other")
@@ -115,14 +105,11 @@ def test_where_spark_distinguishes_case_no_other_spelling_is_taken(any_spark, tm
     }
     for name, call in calls.items():
         assert call().count() == (100 if name == "a long list" else name != "a key of no row"), name
-    any_spark.conf.set("spark.sql.caseSensitive", "true")
-    try:
+    with changed(any_spark, "spark.sql.caseSensitive", "true"):
         for call in calls.values():
             with pytest.raises((ColumnNotFoundError, PredicateError), match=r"(?i)names are case-sensitive"):
                 call()
         assert lake.where_in("key", [5]).count() == lake.select("key").where("key = 5").count() == 1
-    finally:
-        any_spark.conf.unset("spark.sql.caseSensitive")
 
 
 def test_names_within_lists_and_maps_are_compared():
@@ -146,36 +133,24 @@ def test_columns_that_spark_finds_by_their_ids_lose_no_row(spark, tmp_path):
         frame = spark.createDataFrame([(number,)], types.StructType([field]))
         frame.write.mode("append").parquet(url_of(str(tmp_path / "lake")))
     zb.build_index(tmp_path / "lake", ["a", "b"])
-    setting = "spark.sql.parquet.fieldId.read.enabled"
     lake = ZoneBloom(spark).read(str(tmp_path / "lake"))
     name = lake.columns[0]
     assert lake.plan(f"{name} = 5").result.kept.rows == (name == "b")
-    spark.conf.set(setting, "TRUE")  # Spark reads the values of settings in any case
-    try:
+    with changed(spark, "spark.sql.parquet.fieldId.read.enabled", "TRUE"):  # Spark reads such values in any case
         check(spark, tmp_path / "lake", f"{name} = 1", f"{name} = 5")
         assert ZoneBloom(spark).search(str(tmp_path / "lake"), f"{name} = 5").kept.rows == 2
-    finally:
-        spark.conf.unset(setting)
-
-
-# --- variables --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def variable(any_spark):
-    any_spark.conf.set("my.word", "b")
-    yield any_spark
-    any_spark.conf.unset("my.word")
 
 
 @deep_only
-def test_a_variable_that_spark_replaces_in_a_text_loses_no_row(variable, tmp_path):
+def test_a_variable_that_spark_replaces_in_a_text_loses_no_row(any_spark, tmp_path):
     for number, word in enumerate(["b", "${my.word}", "c"]):
-        write(tmp_path, f"{number}.parquet", pa.table({"key": [word]}))
+        write(tmp_path / f"{number}.parquet", {"key": [word]})
     zb.build_index(tmp_path, ["key"])
     many = ", ".join(["'c'", "'${my.word}'", *(f"'no {number}'" for number in range(70))])
     more = f"{many}, " + ", ".join(f"'not {number}'" for number in range(1000))
-    check(variable, tmp_path, "key = '${my.word}'", "key IN ('${my.word}')", f"key IN ({many})", f"key IN ({more})")
-    lake = ZoneBloom(variable).read(str(tmp_path))
-    assert lake.plan("key = 'b'").result.kept.files == 1
-    assert lake.plan(zb.col("key") == "${my.word}").result.kept.files == 1
+    with changed(any_spark, "my.word", "b"):
+        texts = ["key = '${my.word}'", "key IN ('${my.word}')", f"key IN ({many})", f"key IN ({more})"]
+        check(any_spark, tmp_path, *texts)
+        lake = ZoneBloom(any_spark).read(str(tmp_path))
+        assert lake.plan("key = 'b'").result.kept.files == 1
+        assert lake.plan(zb.col("key") == "${my.word}").result.kept.files == 1

@@ -14,6 +14,7 @@ import zonebloom as zb
 from tests.depth import some
 from tests.formats.page_costs import every_page_pays
 from tests.formats.test_pages import check_file
+from tests.spark.cluster import changed
 
 COLUMNS = [
     "id",
@@ -39,11 +40,10 @@ WRITERS = {"v1": ("snappy", "TIMESTAMP_MICROS"), "v2": ("zstd", "INT96")}
 def test_files_of_spark_are_read_by_pages(spark, tmp_path, monkeypatch, version):
     codec, times = WRITERS[version]
     every_page_pays(monkeypatch.setattr)
-    spark.conf.set("spark.sql.parquet.outputTimestampType", times)
     frame = spark.range(0, 90_000, 1, 1).selectExpr(*COLUMNS)
     options = {"parquet.writer.version": version, "compression": codec}
-    frame.write.options(**options).parquet(str(tmp_path / "lake"))
-    spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    with changed(spark, "spark.sql.parquet.outputTimestampType", times):
+        frame.write.options(**options).parquet(str(tmp_path / "lake"))
     (path,) = (tmp_path / "lake").glob("*.parquet")
     names = {column.rpartition(" ")[2] for column in COLUMNS}
     assert check_file(path, Random(1)) == names - {"many"}

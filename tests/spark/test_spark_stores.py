@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import zonebloom
 from tests.depth import some
-from tests.spark.rows import of_lake, of_plain_read, shown
+from tests.spark.rows import of_lake, of_plain_read, plain_read, shown, write
 from zonebloom.engines.spark.pushdown.types import CHAR
 from zonebloom.spark import ZoneBloom
 
@@ -42,23 +41,14 @@ def rows(start: int, stop: int, name: str = "u") -> pa.Table:
     return pa.table({"key": pa.array(numbers, pa.int64()), "user": users, "amount": amounts})
 
 
-def write(root: Path, name: str, table: pa.Table) -> None:
-    (root / name).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, root / name, row_group_size=200)
-
-
 @pytest.fixture
 def copy(tmp_path) -> Path:
     """Where Spark reads the files that the bucket has."""
     root = tmp_path / "copy"
-    write(root, "city=São Paulo/p 1.parquet", rows(1000, 1600))
-    write(root, "city=a%2Fb/p%2.parquet", rows(1600, 2100))
-    write(root, "city=__HIVE_DEFAULT_PARTITION__/p.parquet", rows(0, 700))
+    write(root / "city=São Paulo/p 1.parquet", rows(1000, 1600), row_group_size=200)
+    write(root / "city=a%2Fb/p%2.parquet", rows(1600, 2100), row_group_size=200)
+    write(root / "city=__HIVE_DEFAULT_PARTITION__/p.parquet", rows(0, 700), row_group_size=200)
     return root
-
-
-def plain(spark, copy: Path):
-    return spark.read.parquet(str(copy))
 
 
 def test_a_lake_in_a_store_lives_as_one_on_a_disk(any_spark, s3, copy, tmp_path):
@@ -71,12 +61,12 @@ def test_a_lake_in_a_store_lives_as_one_on_a_disk(any_spark, s3, copy, tmp_path)
     assert any(key.startswith("_lake é.zonebloom/columns/user/") for key in s3.keys("_lake é"))
 
     for name, table in (("São Paulo/new", rows(0, 90, "new")), ("__HIVE_DEFAULT_PARTITION__/p", rows(300, 500))):
-        write(copy, f"city={name}.parquet", table)
+        write(copy / f"city={name}.parquet", table)
         s3.put(f"lake é/city={name}.parquet", (copy / f"city={name}.parquet").read_bytes())
     (copy / "city=a%2Fb/p%2.parquet").unlink()
     s3.delete("lake é/city=a%2Fb/p%2.parquet")
     lake = zb.read(url)
-    expected = of_plain_read(plain(any_spark, copy), CONDITIONS)
+    expected = of_plain_read(plain_read(any_spark, copy), CONDITIONS)
     assert of_lake(lake, CONDITIONS, "auto") == expected
     assert zb.refresh_index(url).num_files_added == 2
     assert zb.optimize_index(url).version == 3
@@ -94,19 +84,21 @@ def test_texts_of_char_are_padded_as_spark_pads_them(spark, s3, tmp_path):
     url = s3.upload(tmp_path / "copy", "chars")
     zonebloom.build_index(url, "c", rows_per_zone=4, storage_options=s3.options)
     conditions = ["c = 'x7'", "c = 'x7   '", "c IN ('x8', 'x9  ')", "c = 'y'"]
-    expected = of_plain_read(plain(spark, tmp_path / "copy"), conditions)
+    expected = of_plain_read(plain_read(spark, tmp_path / "copy"), conditions)
     for how in ("auto", "row_ranges"):
         assert of_lake(ZoneBloom(spark, storage_options=s3.options).read(url), conditions, how) == expected
 
 
 def test_every_way_gives_the_rows_of_a_plain_read(spark, s3, copy):
-    url = s3.upload(copy, "lake")
-    zonebloom.build_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
-    lake = ZoneBloom(spark, storage_options=s3.options).read(url)
-    assert lake.schema == plain(spark, copy).schema
-    assert shown(lake.toDF()) == shown(plain(spark, copy))
+    """The scheme of Hadoop means the same."""
+    url = s3.upload(copy, "lake").replace("s3://", "s3a://")
+    zb = ZoneBloom(spark, storage_options=s3.options)
+    zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE)
+    lake = zb.read(url)
+    assert lake.schema == plain_read(spark, copy).schema
+    assert shown(lake.toDF()) == shown(plain_read(spark, copy))
     conditions = some(CONDITIONS, 3)
-    expected = of_plain_read(plain(spark, copy), conditions)
+    expected = of_plain_read(plain_read(spark, copy), conditions)
     for method in ("driver", "row_ranges", "plain"):
         assert of_lake(lake, conditions, method) == expected, method
     assert lake.prepare("key = 77", method="files").method == "row_ranges"
@@ -125,7 +117,7 @@ def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):
     assert lake.where_in("key", [5, 1203, 99_999]).count() == 2
     keys = any_spark.createDataFrame([(5,), (1203,), (99_999,)], "key long")
     assert lake.where_in("key", keys).count() == 2
-    assert shown(zb.prune_join(url, keys, on="key")) == shown(plain(any_spark, copy).join(keys, "key"))
+    assert shown(zb.prune_join(url, keys, on="key")) == shown(plain_read(any_spark, copy).join(keys, "key"))
     assert "zones" in str(zb.explain(url, "user = 'u 1203'"))
 
 
@@ -151,11 +143,3 @@ def test_the_driver_lists_the_data_while_it_asks_the_index(any_spark, s3, copy, 
     assert waits == [True, True]
     assert [request.method for request in requests if request.path.endswith(".parquet")] == ["GET"]
     assert [row["key"] for row in read.frame.collect()] == [1300]
-
-
-def test_the_scheme_of_hadoop_means_the_same(spark, s3, copy):
-    url = s3.upload(copy, "lake").replace("s3://", "s3a://")
-    zb = ZoneBloom(spark, storage_options=s3.options)
-    zb.create_index(url, "user", rows_per_zone=ROWS_PER_ZONE)
-    assert zb.read(url).where("user = 'u 77'").count() == 1
-    assert zb.explain(url, "user = 'u 77'").plan.result.kept.files == 1
