@@ -1,9 +1,11 @@
-"""A lake of all that is odd, and how its row ranges are planned and read without Spark."""
+"""A lake of all that is odd, conditions over it, and how its row ranges are planned and read without Spark."""
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
+import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,6 @@ from zonebloom.engines.spark.pushdown.sql_text import predicate_of_text
 from zonebloom.engines.spark.pushdown.translate import bound
 from zonebloom.engines.spark.pushdown.types import Binder
 from zonebloom.engines.spark.scan.layout import Layout
-from zonebloom.engines.spark.scan.readers import escaped, url_of
 from zonebloom.engines.spark.scan.splits import Reading, Split
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.search.query import Query
@@ -25,7 +26,8 @@ from zonebloom.search.query import Query
 UTC = dt.UTC
 ROWS_PER_FILE, ROWS_PER_ZONE = 400, 50
 CITIES = ("a%2Fb", "x y", "100%25", "ü [*]", "__HIVE_DEFAULT_PARTITION__")
-INDEXED = ("id", "name", "amount", "small", "price", "born", "seen", "local", "trace", "tiny", "huge", "o'dd `na.me`")
+ODD = "o'dd `na.me`"
+INDEXED = ("id", "name", "amount", "small", "price", "born", "seen", "local", "trace", "tiny", "huge", "flag", ODD)
 
 
 def odd_rows(first: int, rng: np.random.Generator) -> pa.Table:
@@ -36,7 +38,7 @@ def odd_rows(first: int, rng: np.random.Generator) -> pa.Table:
     amounts = np.round(rng.normal(0, 50, num), 1)
     amounts[:4] = np.nan, 0.0, -0.0, np.inf
     rng.shuffle(amounts)
-    moments = [dt.datetime.fromisoformat("2020-01-01") + dt.timedelta(minutes=17 * number) for number in numbers]
+    moments = [dt.datetime.fromisoformat("2020-03-28") + dt.timedelta(minutes=17 * number) for number in numbers]
 
     prices = [decimal.Decimal(cents).scaleb(-2) for cents in rng.integers(0, 10**6, num).tolist()]
     pairs = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.uint32()))])
@@ -58,7 +60,8 @@ def odd_rows(first: int, rng: np.random.Generator) -> pa.Table:
             "trace": holed([rng.bytes(16) for _ in numbers], pa.binary(16)),
             "tiny": holed(rng.integers(0, 256, num).tolist(), pa.uint8()),
             "huge": holed([2**64 - 1 - number for number in numbers], pa.uint64()),
-            "o'dd `na.me`": holed([f"ü{number}" for number in numbers], pa.string()),
+            "flag": holed([number % 2 == 0 for number in numbers], pa.bool_()),
+            ODD: holed([f"ü'{number}\\" for number in numbers], pa.string()),
             "pair": pa.array([{"a": number, "b": [number, None]} for number in numbers], pairs),
         }
     )
@@ -73,16 +76,58 @@ def write_odd_lake(root: Path) -> Path:
         rows = odd_rows(number * ROWS_PER_FILE, rng)
         if number == 1:
             rows = rows.drop_columns(["price", "born"])
-        pq.write_table(rows, folder / f"part {number}%.parquet", row_group_size=150, write_page_index=number % 2 == 0)
+        pq.write_table(
+            rows, folder / f"part {number}% [1]*'.parquet", row_group_size=150, write_page_index=number % 2 == 0
+        )
     pq.write_table(rows.slice(0, 0), root / "day=9" / f"city={CITIES[0]}" / "empty.parquet")
     zb.build_index(root, [*INDEXED, "pair.a"], rows_per_zone=ROWS_PER_ZONE)
     pq.write_table(odd_rows(100 * ROWS_PER_FILE, rng), root / "day=9" / f"city={CITIES[0]}" / "late.parquet")
     return root
 
 
-def native(session: Any, root: Path) -> Any:
-    """Spark's own read of all files."""
-    return session.read.option("mergeSchema", "true").parquet(escaped(url_of(str(root))))
+def as_sql(value: Any) -> str:
+    """A literal that Spark reads as `value`."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return "'{}'".format(value.replace("\\", "\\\\").replace("'", "\\'"))
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, float):
+        return f"DOUBLE('{value}')"
+    if isinstance(value, dt.datetime):
+        kind, offset = ("TIMESTAMP_NTZ", "") if value.tzinfo is None else ("TIMESTAMP", "+00:00")
+        return f"{kind} '{value.replace(tzinfo=None).isoformat(' ')}{offset}'"
+    return f"DATE '{value}'" if isinstance(value, dt.date) else str(value)
+
+
+def conditions(rows: pa.Table, count: int, seed: int) -> Iterator[str]:
+    """Random SQL over the columns of the odd lake, with literals that are there and others."""
+    rng = random.Random(seed)
+    names = [*INDEXED, "day", "city", "n"]
+
+    def leaf() -> str:
+        name = rng.choice(names)
+        column = f"`{name.replace('`', '``')}`"
+        values = [rows[name][rng.randrange(len(rows))].as_py() for _ in range(3)]
+        values = [value.astimezone(UTC) if getattr(value, "tzinfo", None) else value for value in values]
+        if rng.random() < 0.1:
+            values[0] = None
+        kind = rng.choice(["=", "=", "=", "<=>", "IN", "IN", "NOT IN", "<>", "IS NULL", "IS NOT NULL", ">=", "<"])
+        if kind.startswith("IS"):
+            return f"{column} {kind}"
+        if kind.endswith("IN"):
+            return f"{column} {kind} ({', '.join(map(as_sql, values))})"
+        return f"{column} {kind} {as_sql(values[0])}" if rng.random() < 0.9 else f"{as_sql(values[0])} {kind} {column}"
+
+    for _ in range(count):
+        first, two, three = leaf(), leaf(), leaf()
+        yield rng.choice(
+            [
+                *(first, first, f"{first} AND {two}", f"{first} OR {two}"),
+                *(f"NOT ({first}) AND ({two} OR {three})", f"({first} OR {two}) AND {three}"),
+            ]
+        )
 
 
 @dataclass(frozen=True)

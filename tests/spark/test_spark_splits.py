@@ -1,16 +1,12 @@
-"""Row ranges as tasks read them, against Spark 4.3's own Parquet reader over the same lake."""
+"""Row ranges as they are planned and as tasks read them; most of it without a session."""
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 import os
 import pickle
-import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import deltalake
 import numpy as np
@@ -20,81 +16,23 @@ import pytest
 
 import zonebloom as zb
 from tests.depth import at_depth
-from tests.spark.odd_lake import INDEXED, ROWS_PER_FILE, ROWS_PER_ZONE, UTC, native, plan_of, rows_of
+from tests.spark.odd_lake import ROWS_PER_FILE, ROWS_PER_ZONE, conditions, plan_of, rows_of
+from tests.spark.rows import plain_read, write
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.splits import Split, narrowing_of, packed
 from zonebloom.engines.spark.versions import arrow_of
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import footer as footers
+from zonebloom.formats.parquet.file import DataFile
 from zonebloom.stores.fingerprint import Fingerprint
-
-# --- rows -------------------------------------------------------------------------------------------------------------
-
-
-def sql(value: Any) -> str:
-    """A literal that Spark reads as `value`."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, str):
-        return "'{}'".format(value.replace("\\", "\\\\").replace("'", "\\'"))
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    if isinstance(value, float):
-        return f"DOUBLE('{value}')"
-    if isinstance(value, dt.datetime):
-        kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
-        offset = "" if value.tzinfo is None else "+00:00"
-        return f"{kind} '{value.replace(tzinfo=None).isoformat(' ')}{offset}'"
-    return f"DATE '{value}'" if isinstance(value, dt.date) else str(value)
-
-
-def conditions(rows: pa.Table, count: int, seed: int) -> Iterator[str]:
-    """Random SQL over the columns of the odd lake, with literals that are there and others."""
-    rng = random.Random(seed)
-    names = [*INDEXED, "day", "city", "n"]
-
-    def leaf() -> str:
-        name = rng.choice(names)
-        column = f"`{name.replace('`', '``')}`"
-        values = [value.astimezone(UTC) if isinstance(value, dt.datetime) and value.tzinfo else value
-                  for value in (rows[name][rng.randrange(len(rows))].as_py() for _ in range(3))]  # fmt: skip
-        if rng.random() < 0.1:
-            values[0] = None
-        kind = rng.choice(["=", "=", "=", "<=>", "IN", "IN", "NOT IN", "<>", "IS NULL", "IS NOT NULL", ">=", "<"])
-        if kind.startswith("IS"):
-            return f"{column} {kind}"
-        if kind.endswith("IN"):
-            return f"{column} {kind} ({', '.join(map(sql, values))})"
-        return f"{column} {kind} {sql(values[0])}" if rng.random() < 0.9 else f"{sql(values[0])} {kind} {column}"
-
-    for _ in range(count):
-        shape = rng.randrange(6)
-        first, two, three = leaf(), leaf(), leaf()
-        yield (
-            first,
-            first,
-            f"{first} AND {two}",
-            f"{first} OR {two}",
-            f"NOT ({first}) AND ({two} OR {three})",
-            f"({first} OR {two}) AND {three}",
-        )[shape]
 
 
 def test_no_condition_loses_a_row_and_many_prune(spark, odd_lake):
-    everything = rows_of(plan_of(odd_lake))
-    texts = [*conditions(everything, at_depth(150), seed=1)]
-    texts += [f"amount = {text}" for text in ("DOUBLE('NaN')", "0", "0.0", "DOUBLE('-0.0')", "DOUBLE('inf')")]
+    """Oracle: Spark's plain read."""
+    texts = [*conditions(rows_of(plan_of(odd_lake)), at_depth(150), seed=1)]
     texts += [f"small IN ({text}, 1.5)" for text in ("FLOAT('NaN')", "0", "FLOAT('-0.0')")]
-    texts += [
-        "day = '9'",
-        "day >= 10",
-        "city < 'b'",
-        "city = 'a/b' AND tiny = 7",
-        "tiny = 300",
-        "huge = 18446744073709551615",
-    ]
-    frame = native(spark, odd_lake).selectExpr("n", *(f"({text}) <=> TRUE AS p{i}" for i, text in enumerate(texts)))
-    answers = arrow_of(frame)
+    flags = (f"({text}) <=> TRUE AS p{number}" for number, text in enumerate(texts))
+    answers = arrow_of(plain_read(spark, odd_lake).selectExpr("n", *flags))
     num_pruned = 0
     for number, text in enumerate(texts):
         plan = plan_of(odd_lake, where=text, columns=["n"])
@@ -106,23 +44,10 @@ def test_no_condition_loses_a_row_and_many_prune(spark, odd_lake):
 
 def test_a_column_that_a_file_lacks_has_the_value_of_its_folder(tmp_path):
     for day, held in ((1, {"id": [1], "day": pa.array([1], pa.int32())}), (2, {"id": [2]})):
-        (tmp_path / f"day={day}").mkdir()
-        pq.write_table(pa.table(held), tmp_path / f"day={day}" / "part.parquet")
+        write(tmp_path / f"day={day}/part.parquet", held)
     zb.build_index(tmp_path, ["id", "day"])
     assert sorted(map(tuple, (row.values() for row in rows_of(plan_of(tmp_path)).to_pylist()))) == [(1, 1), (2, 2)]
     assert 2 in rows_of(plan_of(tmp_path, where="day = 2"))["id"].to_pylist()
-
-
-def test_all_columns_come_back_as_spark_reads_them(spark, odd_lake):
-    read = rows_of(plan_of(odd_lake)).sort_by("n")
-    names = [f"`{name.replace('`', '``')}`" for name in read.column_names]
-    wanted = arrow_of(native(spark, odd_lake).selectExpr(*names).orderBy("n"))
-    assert read.num_rows == 8 * ROWS_PER_FILE
-    for name in read.column_names:
-        if name not in ("amount", "small"):
-            assert read[name].equals(wanted[name]), name
-    for name in ("amount", "small"):
-        assert list(map(repr, read[name].to_pylist())) == list(map(repr, wanted[name].to_pylist()))
 
 
 # --- pruning ----------------------------------------------------------------------------------------------------------
@@ -153,18 +78,10 @@ def test_partitions_prune(odd_lake, where, num_files):
 
 def test_dates_of_partitions_prune(tmp_path):
     for day in ("2024-01-01", "2024-02-01", "2024-03-01"):
-        (tmp_path / f"day={day}").mkdir()
-        pq.write_table(pa.table({"x": [1]}), tmp_path / f"day={day}" / "a.parquet")
+        write(tmp_path / f"day={day}/a.parquet", {"x": [1]})
     zb.build_index(tmp_path, ["x"])
     for where, num_files in (("day = '2024-02-01'", 1), ("day >= DATE '2024-02-01'", 2), ("day < '2024-2-1'", 3)):
         assert plan_of(tmp_path, where=where).num_files == num_files
-
-
-def test_tasks_are_few_and_small(odd_lake):
-    plan = plan_of(odd_lake, where="name = 'u7'")
-    assert len(plan.tasks) == 1
-    sent = pickle.dumps((plan.reading, plan.tasks[0]))
-    assert len(sent) < 5000 + 400 * len(plan.splits)
 
 
 def test_pieces_are_packed_in_order_by_weight():
@@ -202,38 +119,27 @@ def test_candidate_rows_are_one_request_of_their_file_and_then_one_of_each_row_g
 # --- files that change ------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small_lake(tmp_path) -> Path:
-    for number in range(3):
-        rows = pa.table({"x": np.arange(100) + 100 * number, "s": [f"s{number}-{i}" for i in range(100)]})
-        pq.write_table(rows, tmp_path / f"{number}.parquet", row_group_size=40)
-    zb.build_index(tmp_path, ["x", "s"], rows_per_zone=10)
-    return tmp_path
-
-
-def test_a_file_that_changes_after_planning_is_an_error(small_lake):
-    plan = plan_of(small_lake, where="x = 105")
-    pq.write_table(pa.table({"x": [105, 105], "s": ["a", "b"]}), small_lake / "1.parquet")
-    with pytest.raises(DataFileError, match="must be the one that was listed"):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda file: write(file, {"x": [105, 105], "s": ["a", "b"]}), "must be the one that was listed"),
+        (Path.unlink, "must exist"),
+    ],
+)
+def test_a_file_that_changes_after_planning_is_an_error(numbered_lake, change, message):
+    plan = plan_of(numbered_lake, where="x = 105")
+    change(numbered_lake / "1.parquet")
+    with pytest.raises(DataFileError, match=message):
         rows_of(plan)
 
 
-def test_a_file_that_vanishes_is_an_error(small_lake):
-    plan = plan_of(small_lake)
-    (small_lake / "1.parquet").unlink()
-    with pytest.raises(DataFileError, match="must exist"):
-        rows_of(plan)
-
-
-def test_a_file_that_is_overwritten_in_place_while_it_is_read_gives_no_rows(small_lake, monkeypatch):
-    from zonebloom.formats.parquet.file import DataFile
-
-    plan = plan_of(small_lake, where="x = 105")
+def test_a_file_that_is_overwritten_in_place_while_it_is_read_gives_no_rows(numbered_lake, monkeypatch):
+    plan = plan_of(numbered_lake, where="x = 105")
     read_rows = DataFile.read_rows
 
     def overwritten(data, *arguments, **options):
         rows = read_rows(data, *arguments, **options)
-        os.utime(small_lake / "1.parquet", ns=(1, 1))
+        os.utime(numbered_lake / "1.parquet", ns=(1, 1))
         return rows
 
     monkeypatch.setattr(DataFile, "read_rows", overwritten)
@@ -250,7 +156,8 @@ def test_a_task_carries_only_the_files_that_it_reads_of_a_table(tmp_path):
     deltalake.DeltaTable(lake).delete("x = 303")
     plan = plan_of(lake, where="x IN (303, 505) AND day <= '2024-01-06'")
     assert sorted(rows_of(plan)["x"].to_pylist()) == [*(x for x in range(300, 400) if x != 303), *range(500, 510)]
-    whole, sent = len(pickle.dumps(plan.reading)), len(pickle.dumps(plan.reading.only(plan.tasks[0])))
-    assert sent < whole / 4
-    reading = pickle.loads(pickle.dumps(plan.reading.only(plan.tasks[0])))
-    assert sum(batch.num_rows for batch in reading.batches(plan.tasks[0])) == 109
+    (task,) = plan.tasks
+    sent = pickle.dumps(plan.reading.only(task))
+    assert len(sent) < len(pickle.dumps(plan.reading)) / 4
+    assert len(pickle.dumps(task)) < 400 * len(task)
+    assert sum(batch.num_rows for batch in pickle.loads(sent).batches(task)) == 109

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 from decimal import Decimal
 from inspect import signature
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import zonebloom as zb
 from tests.depth import some
 from tests.newer import has
-from tests.spark.odd_lake import native, plan_of, rows_of
+from tests.spark.odd_lake import plan_of, rows_of
+from tests.spark.rows import write
 from zonebloom.engines.spark.executors import pickled
 from zonebloom.engines.spark.locate import keys_located
 from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
@@ -27,14 +25,6 @@ from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.errors import DataFileError, UnsupportedTypeError
 from zonebloom.spark import ZoneBloom
-
-
-def test_types_are_those_of_sparks_own_reader(spark, odd_lake):
-    ours = plan_of(odd_lake).reading.schema
-    theirs = {field.name: field.dataType for field in native(spark, odd_lake).schema}
-    assert {field.name: field.dataType for field in ours} == theirs
-    assert all(field.nullable for field in ours)
-
 
 ZONE = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 """Of the Arrow types that PySpark makes; before it was an argument, of all."""
@@ -52,12 +42,10 @@ TYPES = [
 
 
 def test_every_type_of_arrow_reads_as_spark_reads_it_or_is_refused_by_both(spark, tmp_path):
-    values = {"x": [None], **{f"c{number}": pa.nulls(1, of) for number, of in enumerate(some(TYPES, 8))}}
     refused, tried = [], some(TYPES, 8)
     for number, of in enumerate(tried):
         folder = tmp_path / str(number)
-        folder.mkdir()
-        pq.write_table(pa.table({"x": [1], "c": values[f"c{number}"]}), folder / "a.parquet")
+        write(folder / "a.parquet", {"x": [1], "c": pa.nulls(1, of)})
         zb.build_index(folder, ["x"])
         try:
             theirs = spark.read.parquet(str(folder)).schema["c"].dataType
@@ -111,8 +99,7 @@ def test_partition_columns_are_typed_and_read_as_spark_does(spark, tmp_path):
     for number, values in enumerate(some(PARTITIONS, 3)):
         lake = tmp_path / str(number)
         for value in values:
-            (lake / f"p={value}").mkdir(parents=True)
-            pq.write_table(pa.table({"x": [1]}), lake / f"p={value}" / "a.parquet")
+            write(lake / f"p={value}/a.parquet", {"x": [1]})
         zb.build_index(lake, ["x"])
         theirs = spark.read.parquet(str(lake))
         plan = plan_of(lake)
@@ -123,34 +110,19 @@ def test_partition_columns_are_typed_and_read_as_spark_does(spark, tmp_path):
 
 def test_a_partition_that_only_a_time_zone_can_read_is_a_text(tmp_path):
     for value in ("2024-01-01 10%3A00%3A00", "2024-01-01"):
-        (tmp_path / f"at={value}").mkdir()
-        pq.write_table(pa.table({"x": [1]}), tmp_path / f"at={value}" / "a.parquet")
+        write(tmp_path / f"at={value}/a.parquet", {"x": [1]})
     zb.build_index(tmp_path, ["x"])
     assert sorted(rows_of(plan_of(tmp_path))["at"].to_pylist()) == ["2024-01-01", "2024-01-01 10:00:00"]
 
 
-def test_every_spark_type_that_is_read_has_one_arrow_type():
-    simple = [spark_types.StringType(), spark_types.DateType(), spark_types.TimestampNTZType(), spark_types.ByteType()]
-    nested = [spark_types.ArrayType(inner, flag) for inner, flag in itertools.product(simple, (True, False))]
-    for of in [*simple, *nested, spark_types.MapType(spark_types.StringType(), nested[0], False)]:
-        schema = spark_types.StructType([spark_types.StructField("x", of, True)])
-        assert arrow_schema(schema) == to_arrow_schema(schema, **ZONE)
-
-
 def test_rows_of_the_old_calendar_are_refused_and_others_are_read(tmp_path):
     for name, born in (("old", dt.date(1500, 1, 1)), ("new", dt.date(1990, 1, 1))):
-        rows = pa.table(
-            {
-                "x": [1],
-                "born": pa.array([born]),
-                "deep": pa.array([[{"at": dt.datetime.fromisoformat(f"{born}T00:00:00")}]]),
-            }
-        )
+        deep = [[{"at": dt.datetime.fromisoformat(f"{born}T00:00:00")}]]
+        rows = pa.table({"x": [1], "born": pa.array([born]), "deep": pa.array(deep)})
         metadata = {"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}
         for number, marks in enumerate(({}, metadata, {"org.apache.spark.version": "2.4.8"})):
             folder = tmp_path / f"{name}{number}"
-            folder.mkdir()
-            pq.write_table(rows.replace_schema_metadata(marks), folder / "a.parquet")
+            write(folder / "a.parquet", rows.replace_schema_metadata(marks))
             zb.build_index(folder, ["x"])
             if name == "old" and number:
                 for columns in (["born"], ["deep"], ["x", "born"]):
@@ -164,7 +136,7 @@ def test_rows_of_the_old_calendar_are_refused_and_others_are_read(tmp_path):
 def test_a_key_of_the_old_calendar_may_be_in_any_row(tmp_path):
     """Spark 2 stored the days of these keys by other numbers."""
     days = [dt.date(1500, 1, 1 + day) for day in range(9)] + [dt.date(2000, 1, 1)]
-    pq.write_table(pa.table({"born": days}), tmp_path / "a.parquet")
+    write(tmp_path / "a.parquet", {"born": days})
     view = zb.build_index(tmp_path, ["born"], rows_per_zone=2).view()
     sent = pickled((view.snapshot.store, 1, view.dataset, dict(view.listing)))
     keys = pa.record_batch({"key": [dt.date(1499, 1, 1), dt.date(2000, 1, 1), None, dt.date(1500, 1, 3)]})
@@ -177,7 +149,7 @@ def test_a_key_of_the_old_calendar_may_be_in_any_row(tmp_path):
 
 
 def test_a_timestamp_that_python_does_not_have_is_no_literal(tmp_path):
-    pq.write_table(pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))}), tmp_path / "a.parquet")
+    write(tmp_path / "a.parquet", {"at": pa.array([0], pa.timestamp("us", "UTC"))})
     layout = Layout(zb.build_index(tmp_path, ["at"]).view())
     binder = Binder(layout.readable, layout.view)
     for text in ("0000-01-01 00:00:00", "0001-01-01 00:00:00", "2024-02-30 00:00:00"):
@@ -196,17 +168,16 @@ OF_OTHER_KINDS = {
 
 def test_a_new_file_of_another_kind_is_refused_as_spark_refuses_it(spark, tmp_path):
     for kind, (old, new) in some(OF_OTHER_KINDS.items(), 3):
-        (tmp_path / kind).mkdir()
-        pq.write_table(pa.table({"v": old, "k": [1]}), tmp_path / kind / "a.parquet")
+        write(tmp_path / kind / "a.parquet", {"v": old, "k": [1]})
         zb.build_index(tmp_path / kind, "k")
-        pq.write_table(pa.table({"v": new, "k": [1]}), tmp_path / kind / "b.parquet")
+        write(tmp_path / kind / "b.parquet", {"v": new, "k": [1]})
         lake = ZoneBloom(spark).read(str(tmp_path / kind))
         with pytest.raises(Exception, match=r"COLUMN_DATA_TYPE_MISMATCH|column cannot be converted"):
             lake.where("k = 1", method="plain").collect()
         for method in ("driver", "row_ranges") if kind == "date" else ("driver",):  # a job that fails is run four times
             with pytest.raises((DataFileError, PySparkException), match="must convert to"):
                 lake.where("k = 1", method=method).collect()
-    pq.write_table(pa.table({"v": pa.array([7], pa.int32()), "k": [1]}), tmp_path / "number/b.parquet")
+    write(tmp_path / "number/b.parquet", {"v": pa.array([7], pa.int32()), "k": [1]})
     for method in ("plain", "driver", "row_ranges")[not has("spark_4") :]:  # Spark 3.5 widens no integers
         rows = ZoneBloom(spark).read(str(tmp_path / "number")).where("k = 1", method=method).collect()
         assert sorted(row.v for row in rows) == [1, 7]
