@@ -11,16 +11,15 @@ from datetime import timedelta
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import zonebloom
 from tests.conftest import make_rows
 from tests.depth import deep_only, some
 from tests.spark import faults
-from tests.spark.rows import shown
+from tests.spark.rows import plain_read, write
 from zonebloom.engines.spark import runner as building
-from zonebloom.engines.spark.executors import is_connect
+from zonebloom.engines.spark.executors import is_connect, perform, pickled
 from zonebloom.engines.spark.runner import SparkRunner
 from zonebloom.errors import (
     ColumnNotFoundError,
@@ -30,9 +29,11 @@ from zonebloom.errors import (
     StorageError,
     UnsupportedTypeError,
 )
-from zonebloom.indexing.fill import Unit
+from zonebloom.formats import open_dataset
+from zonebloom.indexing.fill import BuildPlan, Unit, inspect
 from zonebloom.indexing.optimize import finish
 from zonebloom.spark import ZoneBloom
+from zonebloom.storage.options import IndexOptions
 from zonebloom.stores.local import LocalStore
 
 COLUMNS = ["user_id", "device_id", "amount"]
@@ -58,53 +59,45 @@ def assert_same_index(built, wanted, columns=COLUMNS):
 # --- the same index ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", some(["path", "files", "frame"], 2))
-def test_zones_equal_the_librarys(any_spark, make_lake, tmp_path, source):
+@pytest.mark.parametrize(("source", "kind"), some([("path", "both"), ("files", "locator"), ("frame", "bloom")], 2))
+def test_an_index_equals_the_librarys(any_spark, make_lake, tmp_path, source, kind):
+    """Its locators do once they are merged."""
     lake = make_lake((5000, 3000, 1, 0, 700), partition_by_day=True, row_group_size=1024, name="lake é [1] 100%")
     given = {
         "path": lake.root,
         "files": [lake.root / path for path in lake.files],
-        "frame": any_spark.read.parquet(str(lake.root).replace("[", r"\[").replace("]", r"\]")),
+        "frame": plain_read(any_spark, lake.root),
     }[source]
     ours, wanted = tmp_path / "made", tmp_path / "wanted"
-    options = {"rows_per_zone": 512}
-    index = ZoneBloom(any_spark).create_index(given, COLUMNS, index=ours, **options)
+    options, seen = {"rows_per_zone": 512, "kind": kind}, []
+    index = ZoneBloom(any_spark).create_index(given, COLUMNS, index=ours, tasks=5, progress=seen.append, **options)
     zonebloom.build_index(lake.root, COLUMNS, index=wanted, **options)
-    assert_same_index(ours, wanted)
+    assert [progress.rows for progress in seen] == sorted(progress.rows for progress in seen)
+    assert seen[-1].rows == seen[-1].total_rows == 8701
+    assert len(seen) > 3
     assert index.version == 1
     assert index.search(zonebloom.col("user_id") == lake.table["user_id"][77].as_py()).num_zones_kept < 3
     assert files_of(ours) == named_files(ours)
-
-
-@pytest.mark.parametrize("kind", ["both", "locator"])
-def test_locators_equal_the_librarys_once_they_are_merged(spark, make_lake, tmp_path, kind):
-    lake = make_lake((5000, 3000, 1, 0, 700), row_group_size=1024)
-    ours, wanted = tmp_path / "made", tmp_path / "wanted"
-    options = {"rows_per_zone": 512, "kind": kind}
-    ZoneBloom(spark).create_index(lake.root, "user_id", index=ours, tasks=3, **options)
-    zonebloom.build_index(lake.root, "user_id", index=wanted, **options)
-    assert files_of(ours) == named_files(ours)
-    if kind == "both":
-        assert_same_index(ours, wanted, ["user_id"])
-    merged = []
+    if kind != "locator":
+        assert_same_index(ours, wanted)
+    locators = []
     for place in (ours, wanted):
-        index = zonebloom.open_index(place)
-        index.optimize()
-        entry = index._snapshot.manifest.column("user_id")
-        merged.append([(place / path).read_bytes() for path in entry.files if path.endswith(".locator")])
-    assert len(merged[0]) == 1
-    assert merged[0] == merged[1]
+        zonebloom.open_index(place).optimize()
+        files = [path for column in COLUMNS for path in place.glob(f"columns/{column}/*.locator")]
+        locators.append([path.read_bytes() for path in files if path.name in named_files(place)])
+    assert len(locators[0]) == (0 if kind == "bloom" else len(COLUMNS))
+    assert locators[0] == locators[1]
 
 
-def test_a_frame_of_a_whole_folder_means_the_folder(spark, flat_lake, tmp_path):
-    zb, plain = ZoneBloom(spark), spark.read.parquet(str(flat_lake.root))
+def test_a_frame_of_a_whole_folder_means_the_folder(any_spark, flat_lake, tmp_path):
+    zb, plain = ZoneBloom(any_spark), plain_read(any_spark, flat_lake.root)
     whole = zb.create_index(plain, "user_id")
     assert whole.data.location == str(flat_lake.root)
-    assert shown(spark.read.parquet(str(flat_lake.root))) == shown(plain)
-    part = zb.create_index(
-        spark.read.parquet(str(flat_lake.root / flat_lake.files[0])), "user_id", index=tmp_path / "x"
-    )
-    assert part.num_fragments == 1
+    first = plain_read(any_spark, flat_lake.root / flat_lake.files[0])
+    assert zb.create_index(first, "user_id", index=tmp_path / "x").num_fragments == 1
+    plain.createOrReplaceTempView("scanned")
+    for frame in (plain, plain.alias("a"), any_spark.table("scanned")):
+        assert zb.refresh_index(frame).num_files_kept == 3
     flat_lake.append("part-9.parquet", make_rows(100, seed=9))
     assert zb.refresh_index(flat_lake.root).num_files_added == 1
     assert zb.refresh_index(tmp_path / "x").num_files_added == 0
@@ -121,15 +114,6 @@ def test_a_large_file_among_small_ones_is_no_single_task():
     assert max(sum(unit.stop - unit.start for unit in share) for share in shares) == 600_000
 
 
-def test_the_size_of_all_steps_together_is_limited(spark, make_lake, tmp_path):
-    lake = make_lake((3000, 2500, 2000, 1500))
-    options = {"index": tmp_path / "index", "rows_per_zone": 256, "sizing": "exact", "commit_every": 1000}
-    with pytest.raises(InvalidArgumentError, match="at most 10,000 bytes, got an estimate of 2"):
-        ZoneBloom(spark).create_index(lake.root, "user_id", max_index_bytes=10_000, **options)
-    assert not files_of(tmp_path / "index")
-    assert ZoneBloom(spark).create_index(lake.root, "user_id", max_index_bytes=30_000, **options).num_fragments == 4
-
-
 def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path, monkeypatch):
     monkeypatch.setattr(building, "_FOOTERS_PER_TASK", 1)
     monkeypatch.setattr(building, "Threads", None)
@@ -143,11 +127,6 @@ def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path,
 
 
 def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_path):
-    from zonebloom.engines.spark.executors import perform, pickled
-    from zonebloom.formats import open_dataset
-    from zonebloom.indexing.fill import BuildPlan, inspect
-    from zonebloom.storage.options import IndexOptions
-
     dataset = open_dataset(flat_lake.root).pin()
     fragments = [inspect(dataset, path, fingerprint, 7)[0] for path, fingerprint in dataset.list().items()]
     units = [Unit(fragments[0], 0, fragments[0].num_rows)]
@@ -160,15 +139,6 @@ def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_pa
         sizes.append(sum(batch_out.nbytes for batch_out in perform(common, [pickled(units)], [batch])))
         assert sum(path.stat().st_size for path in (tmp_path / str(fpp)).rglob("*.*")) > 10 * sizes[-1]
     assert sizes[1] < 1.1 * sizes[0]
-
-
-def test_progress_reaches_the_number_of_rows(any_spark, make_lake):
-    lake = make_lake((1000,) * 9)
-    seen = []
-    ZoneBloom(any_spark).create_index(lake.root, "user_id", tasks=9, progress=seen.append)
-    assert len(seen) > 3
-    assert [progress.rows for progress in seen] == sorted(progress.rows for progress in seen)
-    assert seen[-1].rows == seen[-1].total_rows == 9000
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------
@@ -255,38 +225,36 @@ def test_the_end_of_a_build_in_steps_may_run_twice(make_lake, tmp_path):
     assert zonebloom.open_index(place).version == version == 3
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"columns": "nothing"}, ColumnNotFoundError, "nothing"),
-        ({"columns": "tags"}, UnsupportedTypeError, "list"),
-        ({"columns": "user_id", "fpp": 2}, InvalidArgumentError, "fpp"),
-        ({"columns": "user_id", "commit_every": 0}, InvalidArgumentError, "commit_every must be a number of rows"),
-        ({"columns": "user_id", "tasks": 0}, InvalidArgumentError, "tasks must be at least 1, got 0"),
-        ({"columns": "user_id", "max_index_bytes": 1000}, InvalidArgumentError, "at most 1,000 bytes, got an estimate"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_is_written(spark, tmp_path, options, error, message):
-    table = make_rows(100)
-    pq.write_table(table.append_column("tags", pa.array([["a"]] * 100)), tmp_path / "a.parquet")
-    columns = options.pop("columns")
-    with pytest.raises(error, match=message):
-        ZoneBloom(spark).create_index(tmp_path / "a.parquet", columns, index=tmp_path / "index", **options)
-    assert not files_of(tmp_path / "index")
-
-
-def test_an_index_is_not_built_twice(spark, flat_lake):
-    zb = ZoneBloom(spark)
-    zb.create_index(flat_lake.root, "user_id", sizing="exact", max_index_bytes=10_000_000)
-    with pytest.raises(IndexExistsError, match="overwrite=True"):
-        zb.create_index(flat_lake.root, "user_id")
-    assert zb.create_index(flat_lake.root, "user_id", overwrite=True).version == 2
+def test_bad_input_is_refused_before_anything_is_written(spark, tmp_path):
+    for number in range(4):
+        rows = make_rows(2250, seed=number).append_column("tags", pa.array([["a"]] * 2250))
+        write(tmp_path / f"lake/{number}.parquet", rows)
+    create = partial(ZoneBloom(spark).create_index, tmp_path / "lake", index=tmp_path / "index")
+    in_steps = {"rows_per_zone": 256, "sizing": "exact", "commit_every": 1000}
+    for columns, options, error, message in (
+        ("nothing", {}, ColumnNotFoundError, "nothing"),
+        ("tags", {}, UnsupportedTypeError, "list"),
+        ("user_id", {"fpp": 2}, InvalidArgumentError, "fpp"),
+        ("user_id", {"commit_every": 0}, InvalidArgumentError, "commit_every must be a number of rows"),
+        ("user_id", {"tasks": 0}, InvalidArgumentError, "tasks must be at least 1, got 0"),
+        ("user_id", {"max_index_bytes": 1000}, InvalidArgumentError, "at most 1,000 bytes, got an estimate"),
+        (
+            "user_id",
+            {"max_index_bytes": 10_000, **in_steps},
+            InvalidArgumentError,
+            "10,000 bytes, got an estimate of 2",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            create(columns, **options)
+        assert not files_of(tmp_path / "index")
+    assert create("user_id", max_index_bytes=30_000, **in_steps).num_fragments == 4
 
 
 def test_a_frame_that_is_no_plain_scan_is_refused(any_spark, flat_lake):
-    plain = any_spark.read.parquet(str(flat_lake.root))
-    names = plain.columns
+    plain, zb = plain_read(any_spark, flat_lake.root), ZoneBloom(any_spark)
     others = [
+        any_spark.range(3),
         plain.groupBy("user_id").count(),
         plain.union(plain),
         plain.join(plain.select("note"), "note"),
@@ -295,11 +263,10 @@ def test_a_frame_that_is_no_plain_scan_is_refused(any_spark, flat_lake):
         plain.where("user_id > 'a'"),
         plain.limit(10),
         plain.withColumnRenamed("note", "other"),
-        plain.toDF(*reversed(names)),
+        plain.toDF(*reversed(plain.columns)),
         plain.distinct(),
         plain.alias("a").where("a.user_id IS NOT NULL").alias("b"),
     ]
-    zb = ZoneBloom(any_spark)
     calls = [
         lambda frame: zb.create_index(frame, "user_id"),
         zb.refresh_index,
@@ -307,78 +274,71 @@ def test_a_frame_that_is_no_plain_scan_is_refused(any_spark, flat_lake):
         lambda frame: zb.search(frame, "user_id = 'x'"),
         lambda frame: zb.map_candidates(frame, "user_id = 'x'", lambda batches: batches, plain.schema),
     ]
-    for number, frame in enumerate((any_spark.range(3), *others)):
+    for number, frame in enumerate(others):
         for call in calls if number == 0 else [calls[number % len(calls)]]:
             with pytest.raises(InvalidArgumentError, match="plain scan of files, got one that"):
                 call(frame)
-    plain.createOrReplaceTempView("scanned")
-    zb.create_index(plain, "user_id")
-    for frame in (plain, plain.alias("a"), any_spark.table("scanned")):
-        assert zb.refresh_index(frame).num_files_kept == 3
-        assert zb.read(frame).where("user_id = 'none'").count() == 0
 
 
 # --- the life of an index ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["incremental", "full", "quick"])
-def test_refresh_makes_what_the_librarys_makes(any_spark, make_lake, tmp_path, mode):
+def test_refresh_makes_what_the_librarys_makes(any_spark, make_lake, tmp_path):
     zb, lake = ZoneBloom(any_spark), make_lake((3000, 2000, 1000))
     places = built, wanted = tmp_path / "made", tmp_path / "wanted"
     for place in places:  # by one thread, as several share the files out by chance, and so the zones of what is dropped
         zonebloom.build_index(lake.root, COLUMNS, index=place, rows_per_zone=256, workers=1)
-    pq.write_table(make_rows(700, seed=50), lake.root / lake.files[1])
+    write(lake.root / lake.files[1], make_rows(700, seed=50))
     (lake.root / lake.files[0]).unlink()
-    pq.write_table(make_rows(900, seed=51), lake.root / "part-9.parquet")
-    ours, theirs = zb.refresh_index(built, mode), zonebloom.open_index(wanted).refresh(mode)
-    assert ours == theirs
-    assert ours.num_zones_added == {"incremental": 3 * 7, "full": 3 * 11, "quick": 0}[mode]
-    assert_same_index(built, wanted)
-
-
-def test_a_refresh_is_committed_in_steps(spark, make_lake):
-    zb, lake = ZoneBloom(spark), make_lake((1000,))
-    zb.create_index(lake.root, "user_id")
-    for number in range(4):
-        pq.write_table(make_rows(500, seed=number), lake.root / f"new-{number}.parquet")
-    assert zb.refresh_index(lake.root, commit_every=1000).version == 3
-    assert zb.open_index(lake.root).num_fragments == 5
+    write(lake.root / "part-9.parquet", make_rows(900, seed=51))
+    for mode, num_zones in (("quick", 0), ("incremental", 3 * 7), ("full", 3 * 11)):
+        ours, theirs = zb.refresh_index(built, mode), zonebloom.open_index(wanted).refresh(mode)
+        assert ours == theirs
+        assert ours.num_zones_added == num_zones
+        assert_same_index(built, wanted)
 
 
 def test_a_refresh_takes_the_options_of_the_librarys(spark, hive_lake):
-    zb = ZoneBloom(spark)
-    zb.create_index(hive_lake.root, "user_id", rows_per_zone=256)
+    zb, root = ZoneBloom(spark), hive_lake.root
+    zonebloom.build_index(root, "user_id", rows_per_zone=256)
     for day in (1, 2, 3):
-        pq.write_table(make_rows(10, seed=day), hive_lake.root / f"day={day}/new.parquet")
-    assert zb.refresh_index(hive_lake.root, paths=["day=2"]).num_files_added == 1
-    assert zb.refresh_index(hive_lake.root, partitions={"day": 3}).num_files_added == 1
-    assert zb.refresh_index(hive_lake.root).num_files_added == 1
+        write(root / f"day={day}/new.parquet", make_rows(10, seed=day))
+    assert zb.refresh_index(root, paths=["day=2"]).num_files_added == 1
+    assert zb.refresh_index(root, partitions={"day": 3}).num_files_added == 1
+    for number in range(4):
+        write(root / f"day=1/more-{number}.parquet", make_rows(500, seed=number))
+    in_steps = zb.refresh_index(root, commit_every=1000)
+    assert in_steps.num_files_added == 5
+    assert in_steps.version > 4
     wanted = {"rows_per_zone": 512, "fpp": 0.01, "sizing": "exact"}
     with pytest.raises(InvalidArgumentError, match="new parameters must come with a full refresh"):
-        zb.refresh_index(hive_lake.root, rows_per_zone=512)
-    zb.refresh_index(hive_lake.root, "full", **wanted)
-    (column,) = zb.open_index(hive_lake.root).indexed_columns()
+        zb.refresh_index(root, rows_per_zone=512)
+    zb.refresh_index(root, "full", **wanted)
+    (column,) = zb.open_index(root).indexed_columns()
     assert {name: getattr(column, name) for name in wanted} == wanted
-    assert zb.open_index(hive_lake.root, version=1).indexed_columns()[0].rows_per_zone == 256
+    assert zb.open_index(root, version=1).indexed_columns()[0].rows_per_zone == 256
 
 
-def test_versions_are_restored_and_indexes_deleted(any_spark, flat_lake):
-    zb = ZoneBloom(any_spark)
-    zb.create_index(flat_lake.root, "user_id")
-    zb.create_index(flat_lake.root, "device_id")
-    assert zb.restore_index(flat_lake.root, 1) == 3
-    assert zb.open_index(flat_lake.root).columns == ["user_id"]
-    zb.delete_index(flat_lake.root)
+def test_indexes_are_replaced_restored_and_deleted(any_spark, flat_lake):
+    zb, root = ZoneBloom(any_spark), flat_lake.root
+    zb.create_index(root, "user_id", sizing="exact", max_index_bytes=10_000_000)
+    with pytest.raises(IndexExistsError, match="overwrite=True"):
+        zb.create_index(root, "user_id")
+    assert zb.create_index(root, "user_id", overwrite=True).version == 2
+    assert zb.create_index(root, "device_id").columns == ["user_id", "device_id"]
+    assert zb.restore_index(root, 1) == 4
+    assert zb.open_index(root).columns == ["user_id"]
+    zb.delete_index(root)
     with pytest.raises(IndexNotFoundError):
-        zb.open_index(flat_lake.root)
+        zb.open_index(root)
 
 
 def test_indexes_have_names_in_a_system_path(any_spark, flat_lake, tmp_path):
     zb = ZoneBloom(any_spark, system_path=tmp_path / "indexes")
-    frame = any_spark.read.parquet(str(flat_lake.root))
+    frame = plain_read(any_spark, flat_lake.root)
     zb.create_index(frame, "user_id", index="users", rows_per_zone=1024, fpp=0.001)
-    zb.create_index(flat_lake.root, ["device_id", "note"], index="devices", kind="both")
-    zb.create_index(flat_lake.root, "trace")
+    zonebloom.build_index(flat_lake.root, ["device_id", "note"], index=tmp_path / "indexes/devices", kind="both")
+    zonebloom.build_index(flat_lake.root, "trace")
     rows = {row.name: row for row in zb.indexes(flat_lake.root).collect()}
     assert rows.keys() == {"users", "devices", None}
     assert rows["devices"].columns == ["device_id", "note"]
