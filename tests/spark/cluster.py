@@ -125,13 +125,6 @@ def changed(session: SparkSession, name: str, value: object) -> Iterator[None]:
             session.conf.set(name, OF_SPARK_4[name])
 
 
-def reset(session: SparkSession, name: str) -> None:
-    """Give a setting its default of Spark 4."""
-    session.conf.unset(name)
-    if name in OF_SPARK_4:
-        session.conf.set(name, OF_SPARK_4[name])
-
-
 def settings(scratch: Path, connect_port: int | None) -> dict[str, str]:
     """Options of the session."""
     versions = {
