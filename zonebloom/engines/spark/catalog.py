@@ -32,7 +32,6 @@ from zonebloom.formats.table_folders import table_kind
 from zonebloom.ground.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
-from zonebloom.search.view import View
 from zonebloom.stores.open import open_store
 
 _NAME = re.compile(r"[^/\\\0:]+")
@@ -157,20 +156,6 @@ class Catalog:
         elif index is None:
             place = _place_of(source)
         return open_index(str(place), **options)
-
-    def view(self, given: Any, index: Place = None) -> View:
-        """The index of `given`, as `open` finds it, with the present data set.
-
-        Raises
-        ------
-        IndexNotFoundError
-            There is none.
-        InvalidArgumentError
-            As `open` and `check_is_read_by_spark` say.
-        """
-        opened = self.open(given, index)
-        check_is_read_by_spark(opened.data, self.source(given))
-        return opened.view()
 
     def has_index(self, frame: DataFrame) -> bool:
         """Whether an index lies beside the files of `frame`. The plan of `frame` is not checked."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from functools import reduce
-from operator import and_, or_
-from typing import Any
+from operator import and_, ge, gt, le, lt, or_
+from typing import Any, cast
 
 from pyspark.sql import Column, functions
 
@@ -66,10 +66,9 @@ def _column(node: Predicate, children: list[Column], binder: Binder) -> Column: 
         if len(node.values) <= MAX_LITERALS and not node.null_safe:
             return column.isin(*[_lit(value) for value in node.values])
     if isinstance(node, Comparison) and isinstance(node.left, str) and isinstance(node.right, LiteralTerm):
-        column, value = _named(node.left, binder), _lit(node.right.value)
-        compared = {"<": column.__lt__, "<=": column.__le__, ">": column.__gt__, ">=": column.__ge__}
-        if node.operator in compared:
-            return compared[node.operator](value)
+        compare = {"<": lt, "<=": le, ">": gt, ">=": ge}.get(node.operator)
+        if compare is not None:
+            return cast("Column", compare(_named(node.left, binder), _lit(node.right.value)))
     raise PredicateError(
         "a predicate for Spark must be made of =, <, >, IN and IS NULL of columns and literals",
         got=f"{node!r:.200}",

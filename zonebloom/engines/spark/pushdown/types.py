@@ -324,35 +324,31 @@ def nested_types(of: DataType) -> Iterator[DataType]:
 # --- pairs of types ---------------------------------------------------------------------------------------------------
 
 
-def _pair(spark: DataType, arrow: pa.DataType) -> str | None:  # noqa: C901 - one case a pair
+def _pair(spark: DataType, arrow: pa.DataType) -> str | None:
     """The kind of a pair of types, if Spark compares the values that the index has hashed."""
     arrow = unwrapped(arrow, keeps_uuid=True)
-    is_bytes = arrow in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(arrow)
-    if spark == types.StringType() and is_text(arrow):  # another collation is another type
-        return "text"
-    if isinstance(spark, types.BinaryType) and is_bytes:
-        return "bytes"
-    if isinstance(spark, (types.ByteType, types.ShortType, types.IntegerType, types.LongType)):
-        return "integer" if pa.types.is_integer(arrow) else None
+    is_integer, is_moment = pa.types.is_integer(arrow), pa.types.is_timestamp(arrow) and arrow.unit in ("ms", "us")
     if isinstance(spark, types.DecimalType):
-        if pa.types.is_integer(arrow) and (spark.precision, spark.scale) == (_BIGINT_DIGITS, 0):
+        if is_integer and (spark.precision, spark.scale) == (_BIGINT_DIGITS, 0):
             return "integer"
         is_same = pa.types.is_decimal(arrow) and (arrow.precision, arrow.scale) == (spark.precision, spark.scale)
         return "decimal" if is_same else None
-    if isinstance(spark, types.FloatType) and arrow == pa.float32():
-        return "float"
-    if isinstance(spark, types.DoubleType) and arrow == pa.float64():
-        return "float"
-    if isinstance(spark, types.BooleanType) and pa.types.is_boolean(arrow):
-        return "bool"
-    if isinstance(spark, types.DateType) and arrow == pa.date32():
-        return "date"
-    if pa.types.is_timestamp(arrow) and arrow.unit in ("ms", "us"):
-        if isinstance(spark, types.TimestampType) and arrow.tz is not None:
-            return "instant"
-        if isinstance(spark, types.TimestampNTZType) and arrow.tz is None:
-            return "local"
-    return None
+    is_bytes = arrow in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(arrow)
+    kinds = {
+        types.StringType(): is_text(arrow) and "text",  # another collation is another type
+        types.BinaryType(): is_bytes and "bytes",
+        types.ByteType(): is_integer and "integer",
+        types.ShortType(): is_integer and "integer",
+        types.IntegerType(): is_integer and "integer",
+        types.LongType(): is_integer and "integer",
+        types.FloatType(): arrow == pa.float32() and "float",
+        types.DoubleType(): arrow == pa.float64() and "float",
+        types.BooleanType(): pa.types.is_boolean(arrow) and "bool",
+        types.DateType(): arrow == pa.date32() and "date",
+        types.TimestampType(): is_moment and arrow.tz is not None and "instant",
+        types.TimestampNTZType(): is_moment and arrow.tz is None and "local",
+    }
+    return kinds.get(spark) or None
 
 
 def _pair_of_folder(spark: DataType) -> str | None:

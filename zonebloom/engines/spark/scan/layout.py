@@ -13,9 +13,9 @@ import datetime as dt
 import decimal
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
@@ -253,7 +253,17 @@ def _decoded(text: str) -> str:
 
 def infer(texts: Iterable[str | None]) -> spark.DataType:
     """The type that Spark infers for the values of a partition column; text where Spark would infer timestamp."""
-    return reduce(_wider, {_type_of(text) for text in texts}, _VOID)
+    types = {_type_of(text) for text in texts} - {_VOID}
+    if len(types) <= 1:
+        return next(iter(types), _VOID)
+    names = {each.typeName() for each in types}
+    if names == {"integer", "long"}:
+        return _LONG
+    if names == {"integer", "double"}:
+        return _DOUBLE_TYPE
+    if names <= {"integer", "long", "decimal"}:
+        return spark.DecimalType(max(_DIGITS.get(each.typeName(), getattr(each, "precision", 0)) for each in types), 0)
+    return _TEXT
 
 
 def _type_of(text: str | None) -> spark.DataType:
@@ -297,26 +307,6 @@ def _date(text: str) -> dt.date | None:
         return None
 
 
-def _wider(left: spark.DataType, right: spark.DataType) -> spark.DataType:
-    """The type that holds both; text if Spark has none."""
-    if right in (left, _VOID):
-        return left
-    if left == _VOID:
-        return right
-    names = {left.typeName(), right.typeName()}
-    if names == {"integer", "long"}:
-        return _LONG
-    if names == {"integer", "double"}:
-        return _DOUBLE_TYPE
-    if names <= {"integer", "long", "decimal"}:
-        digits = [
-            side.precision if isinstance(side, spark.DecimalType) else _DIGITS[side.typeName()]
-            for side in (left, right)
-        ]
-        return spark.DecimalType(max(digits), 0)
-    return _TEXT
-
-
 def typed(text: str | None, column_type: spark.DataType, path: str) -> Any:
     """A partition value of the file at `path` as a Python value of its type.
 
@@ -325,24 +315,27 @@ def typed(text: str | None, column_type: spark.DataType, path: str) -> Any:
     DataFileError
         It does not fit the type.
     """
-    if text is None:
-        return None
-    name = "string" if isinstance(column_type, spark.StringType) else column_type.typeName()
+    if text is None or isinstance(column_type, spark.StringType):
+        return text
     try:
-        if name in ("integer", "long"):
-            return int(text)
-        if name == "decimal":
-            return decimal.Decimal(int(decimal.Decimal(text)))
-        if name == "double":
-            return float(_trimmed(text).rstrip("fFdD") if _trimmed(text)[-1:] in "fFdD" else text)
-        if name == "date":
-            return dt.date.fromisoformat(text)
-        if name == "string":
-            return text
-    except (ValueError, ArithmeticError):
-        pass
-    raise DataFileError(
-        f"the partition folders of {path} must fit type {column_type.simpleString()}",
-        got=f"{text!r}",
-        do="read the data set again",
-    )
+        return _READ_AS[column_type.typeName()](text)
+    except (KeyError, ValueError, ArithmeticError) as error:
+        raise DataFileError(
+            f"the partition folders of {path} must fit type {column_type.simpleString()}",
+            got=f"{text!r}",
+            do="read the data set again",
+        ) from error
+
+
+def _double(text: str) -> float:
+    trimmed = _trimmed(text)
+    return float(trimmed.rstrip("fFdD") if trimmed[-1:] in "fFdD" else text)
+
+
+_READ_AS: dict[str, Callable[[str], Any]] = {
+    "integer": int,
+    "long": int,
+    "decimal": lambda text: decimal.Decimal(int(decimal.Decimal(text))),
+    "double": _double,
+    "date": dt.date.fromisoformat,
+}

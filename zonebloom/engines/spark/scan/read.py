@@ -39,7 +39,9 @@ def layout_of(catalog: Catalog, given: Any, index: Place = None) -> tuple[Layout
     """
     source = catalog.named(given) if index is None else catalog.source(given)
     table = CatalogTable.of(source) if hasattr(source, "inputFiles") else None
-    return Layout(catalog.view(source, index)), table
+    opened = catalog.open(source, index)
+    check_is_read_by_spark(opened.data, catalog.source(source))
+    return Layout(opened.view()), table
 
 
 def searched(spark: SparkSession, layout: Layout, table: CatalogTable | None, given: str | Column) -> SearchResult:
