@@ -69,6 +69,8 @@ COMMANDS = [
     ("buidl {}/lake", 2, "No such command 'buidl'"),
     ("scan {}/lake -w amount=5 --columns amuont", 2, "did you mean amount"),
     ("scan {}/lake -w amount=5 -o {}/out.txt", 2, "/out.txt does not end in .csv or .arrow or .parquet"),
+    ("exists {}/lake -c userid --values /dev/null", 2, "did you mean user_id"),
+    ("restore {}/lake 9", 2, "no version 9 is kept; versions: 1"),
     ("exists {}/lake -c user_id --values /nowhere", 2, "--values /nowhere cannot be read: No such file"),
     ("verify {}/lake --sample 0", 2, "'--sample': 0.0 is not in the range 0<x<=1"),
     ("build {}/lake -c nothing", 2, "no column nothing in the data"),
