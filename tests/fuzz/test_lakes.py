@@ -33,7 +33,7 @@ class EachChange(Case):
     """Each change that there is of the rows, and some upkeep after it."""
 
     def events(self) -> Iterator[None]:
-        upkeep = itertools.cycle(("refresh", "optimize", "refresh", "restore", "refresh", "kind", "refresh", "vacuum"))
+        upkeep = itertools.cycle(("refresh", "optimize", "rewrite", "restore", "refresh", "kind", "refresh", "vacuum"))
         for what in dict.fromkeys(self.source.CHANGES):
             assert any(self.source.change(what) for _ in range(20)), self.source.log
             yield
