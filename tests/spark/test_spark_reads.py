@@ -6,9 +6,11 @@ Oracle: PySpark 4.3, `spark.read.parquet(path).where(condition)`, listed at the 
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import os
 import re
 import threading
+import uuid
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -243,6 +245,72 @@ SETTINGS = [
     ("spark.sql.ansi.enabled", "true", "a || '' = 'b' AND a = 'b'"),
     ("spark.sql.ansi.enabled", "true", "a BETWEEN 'a' AND 'b' AND a = 'b'"),
 ]
+
+
+def test_a_name_with_its_table_in_front_is_that_of_spark(spark, tmp_path):
+    """In the table `device` the name `device.id` is the column `id`, and in its files the field of a struct."""
+    from pyspark.sql import functions as f
+
+    path, bloom = tmp_path / "lake", ZoneBloom(spark)
+    path.mkdir()
+    pq.write_table(
+        pa.table({"id": range(20), "device": [{"id": number + 10} for number in range(20)]}), path / "a.parquet"
+    )
+    zb.build_index(path, ["id", "device.id"], rows_per_zone=2)
+    spark.sql(f"CREATE TABLE device USING parquet LOCATION '{path}'")
+    table = spark.table("device")
+    try:
+        for condition in (
+            "device.id = 7",
+            f.col("device.id") == 7,
+            "default.device.id IN (7)",
+            "device.device.id = 17",
+        ):
+            with pytest.warns(RuntimeWarning, match="every row is read"):
+                assert bloom.read("device").where(condition).collect() == table.where("id = 7").collect(), condition
+        assert bloom.search("device", "device.id = 7").kept.rows == 20
+        assert bloom.search("device", "id = 7").kept.rows == bloom.search(str(path), "device.id = 17").kept.rows == 2
+        with pytest.raises(PredicateError, match=r"without the alias of a frame, got device.id = 7"):
+            bloom.read(spark.read.parquet(str(path)).alias("device")).where("device.id = 7")
+    finally:
+        spark.sql("DROP TABLE device")
+
+
+NO_LITERALS = {
+    "nanoseconds": lambda c: c("t") != np.datetime64("2024-03-31T02:20:00.000000001"),
+    "UUID": lambda c: c("s") == uuid.UUID(int=1),
+    "surrogate": lambda c: c("s") == "\ud800",
+    "NaN": lambda c: c("d") == decimal.Decimal("NaN"),
+    "digits": lambda c: c("d") == decimal.Decimal("1e-50"),
+    "moment": lambda c: c("t") == dt.datetime.max.replace(tzinfo=dt.timezone(dt.timedelta(hours=-14))),
+}
+LITERALS = {
+    "whole microseconds": lambda c: c("t") == np.datetime64("2024-03-31T02:20:00", "ns"),
+    "uint64": lambda c: c("u") == np.uint64(2**63 + 7),
+    "an early date": lambda c: c("day") > dt.date(999, 1, 1),
+    "a view of bytes": lambda c: c("b") == memoryview(b"k"),
+}
+
+
+def test_literals_of_predicates_are_those_of_python_or_an_error(spark, tmp_path):
+    """Spark cuts nanoseconds, so `!=` by one lost all rows; for other values its own errors and py4j's came."""
+    at, day = dt.datetime(2024, 3, 31, 2, 20), dt.date(2020, 1, 1)  # noqa: DTZ001 - local
+    columns = {"t": [at] * 3, "s": ["a"] * 3, "d": [decimal.Decimal("1.00")] * 3, "day": [day] * 3, "b": [b"k"] * 3}
+    pq.write_table(
+        pa.table(columns | {"u": pa.array([2**63 + 7] * 3, pa.uint64())}),
+        tmp_path / "a.parquet",
+        coerce_timestamps="us",
+    )
+    index = zb.build_index(tmp_path, [*columns, "u"])
+    lake = ZoneBloom(spark).read(str(tmp_path))
+    for name, condition in LITERALS.items():
+        assert lake.where(condition(zb.col)).count() == index.to_table(condition(zb.col)).num_rows == 3, name
+    for name, condition in NO_LITERALS.items():
+        with pytest.raises(PredicateError, match="a literal must be one that Spark"):
+            pytest.fail(f"{name}: {lake.where(condition(zb.col))}")
+    many = ", ".join(map(str, range(1005)))
+    with pytest.warns(RuntimeWarning, match="every row is read"):
+        assert lake.where(f"d IN ({many}, 0.071)").count() == 3
 
 
 @deep_only

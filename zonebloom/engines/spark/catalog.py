@@ -322,14 +322,16 @@ def common_folder(paths: Sequence[str]) -> str:
 
 
 def check_batch(frame: Any) -> None:
-    """Refuse a streaming frame, because more rows will arrive.
+    """Refuse what is no frame of Spark, and a streaming frame, because more rows will arrive.
 
     Raises
     ------
     InvalidArgumentError
-        `frame` is streaming.
+        `frame` is streaming, or something else.
     """
-    if getattr(frame, "isStreaming", False):
+    if not hasattr(frame, "sparkSession"):
+        raise InvalidArgumentError("a DataFrame of Spark must be given", got=type(frame).__name__)
+    if frame.isStreaming:
         raise InvalidArgumentError(
             "a DataFrame must be a batch", got="a stream", do="call this in foreachBatch, with the frame of each batch"
         )

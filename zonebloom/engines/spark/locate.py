@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from zonebloom.engines.spark.catalog import check_batch
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
 from zonebloom.engines.spark.join.keys import check_pair, distinct
 from zonebloom.engines.spark.pushdown.calendars import are_old
@@ -38,6 +39,7 @@ _MOST_LINES = 1 << 20
 def locate(spark: SparkSession, layout: Layout, table: CatalogTable | None, column: str, keys: DataFrame) -> DataFrame:
     """See `ZoneBloom.locate`."""
     view = layout.view
+    check_batch(keys)
     if len(keys.columns) != 1 or keys.columns[0] in dict(_PLACES):
         raise InvalidArgumentError(
             f"keys must have one column, of another name than {', '.join(dict(_PLACES))}", got=", ".join(keys.columns)

@@ -51,6 +51,8 @@ def prune_join(lake: Lake, small: DataFrame, on: Any, how: Any, max_keys: int, *
             do="other joins need the rows of the big side that do not match",
         )
     check_batch(small)
+    if type(max_keys) is not int:
+        raise InvalidArgumentError("max_keys must be an int", got=f"{max_keys!r}")
     pruned = _candidates(lake, small, _indexed(lake, small, names), max_keys, null_safe=null_safe)
     if isinstance(pruned, str):
         warnings.warn(f"prune_join reads the big side whole: {pruned}", RuntimeWarning, stacklevel=3)

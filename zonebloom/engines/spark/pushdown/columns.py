@@ -9,6 +9,7 @@ Design: docs/design/spark-reads.md#conditions
 
 from __future__ import annotations
 
+import decimal
 import re
 from functools import reduce
 from operator import and_, ge, gt, le, lt, or_
@@ -18,7 +19,16 @@ from pyspark.sql import Column, functions
 
 from zonebloom.engines.spark.pushdown.implied import parts_of
 from zonebloom.engines.spark.pushdown.names import named
-from zonebloom.engines.spark.pushdown.types import Binder, EqualsNull, IsNotNull, IsTrue, Piece, UnboundError, text_of
+from zonebloom.engines.spark.pushdown.types import (
+    Binder,
+    EqualsNull,
+    IsNotNull,
+    IsTrue,
+    Piece,
+    UnboundError,
+    python_literal,
+    text_of,
+)
 from zonebloom.engines.spark.versions import IS_BEFORE_4
 from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
@@ -27,6 +37,8 @@ from zonebloom.predicates.terms import LiteralTerm
 
 MAX_LITERALS = 1000
 """Longer IN lists become a join with a local relation: a plan with 5000 literals takes seconds."""
+_EXACT = decimal.Context(prec=38, Emin=-1, Emax=37, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])
+"""The decimals of Spark."""
 _CALL = re.compile(r"(==|=|<=>|<=|>=|<|>|and|or|!|not|isNull|isNotNull|in)\(", re.DOTALL)
 _INFIX = re.compile(r"\((.+?) (=|<=>|<=|>=|<|>|IN|IS NULL|IS NOT NULL)(?: (.*))?\)", re.DOTALL)
 _PREFIX = {"IS NULL": "isNull", "IS NOT NULL": "isNotNull"}
@@ -81,17 +93,28 @@ def _named(name: str, binder: Binder) -> Column:
 
 
 def _lit(value: Any) -> Column:
-    if hasattr(value, "as_py"):
-        try:
-            value = value.as_py()
-        except (ValueError, OverflowError) as error:  # nanoseconds, and years past 9999
-            raise PredicateError(
-                "a literal must be one that Python has", got=f"a {value.type} that it has not"
-            ) from error
-    text = text_of(value)
-    if text is None and hasattr(value, "dtype"):
-        value = value.item()
-    return functions.lit(value) if text is None else functions.expr(text)
+    """`value` as a literal of Spark.
+
+    Raises
+    ------
+    PredicateError
+        Spark has no such value.
+    """
+    try:
+        value = python_literal(value) if hasattr(value, "as_py") else value
+        text = text_of(value)
+        if text is None and hasattr(value, "dtype"):
+            value = value.item()
+            text = text_of(value)
+        if isinstance(value, str):
+            value.encode()  # py4j logs what it cannot send
+        if isinstance(value, decimal.Decimal):
+            _EXACT.create_decimal(value)
+        return functions.lit(value) if text is None else functions.expr(text)
+    except UnboundError as error:
+        raise PredicateError(str(error)) from error
+    except Exception as error:  # Py4J and Spark have errors of many kinds for what `lit` does not take
+        raise PredicateError("a literal must be one that Spark has", got=f"{value!r:.100}") from error
 
 
 # --- what a Column prints ---------------------------------------------------------------------------------------------

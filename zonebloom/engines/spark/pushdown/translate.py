@@ -15,7 +15,7 @@ Design: docs/design/spark-reads.md#conditions
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -41,6 +41,8 @@ EVERY_ROW: Final = Equals(LiteralTerm(True), True)
 _MOST_PROOFS = 4
 """Comparisons tried one by one if Spark does not prove all together; each takes about 0.2 s."""
 NOT_OF_COLUMNS = "the condition is not determined by the columns of the data set"
+_ROWS = "zonebloom_rows"
+"""The alias of a frame whose own name must not count."""
 _HIDDEN = re.compile(r"\b_metadata\b", re.IGNORECASE)
 """The hidden column of a frame that scans files. Its blocks depend on the other files of the scan."""
 
@@ -152,7 +154,10 @@ def _of_text(given: str, binder: Binder, template: DataFrame) -> Condition:
     checked = _verified(condition, shown, guess.fold(_shortened), binder, template)
     if isinstance(checked.predicate, Piece) or not any(map(_is_long, conjuncts(checked.predicate))):
         return checked
-    return _with_keys(shown.strip(), guess, checked.predicate, binder)
+    try:
+        return _with_keys(shown.strip(), guess, checked.predicate, binder)
+    except PredicateError as error:  # values that Spark compares otherwise; it is given the whole list
+        return _unverified(condition, str(error))
 
 
 def keys_condition(path: tuple[str, ...], values: pa.Array, binder: Binder) -> Condition:
@@ -226,15 +231,33 @@ def _verified(
     """`condition`, if `guess` and `given` are the same for Spark; otherwise one that prunes nothing, and why."""
     if _HIDDEN.search(condition.shown):
         return _unverified(condition, NOT_OF_COLUMNS, is_local=False)
+    if _is_same(template, given, lambda: column_of(guess, binder)):
+        return condition
+    if not _is_same(template, given, lambda: given):
+        return _unverified(condition, NOT_OF_COLUMNS, is_local=False)
+    return _unverified(condition, "it is not understood, so that only Spark evaluates it")
+
+
+def _is_same(template: DataFrame, given: str | Column, other: Callable[[], str | Column]) -> bool:
+    """Whether Spark resolves `given` over `template` to what `other` is in rows without the name of a table in front.
+
+    In a table `device` with a struct `device` the name `device.id` is the column `id`; in its rows it is the field.
+    """
     try:
-        is_same = _joined(template, given).sameSemantics(_joined(template, column_of(guess, binder)))
+        return bool(_joined(template, given).sameSemantics(_joined(template.alias(_ROWS), other())))
     except (PySparkException, PredicateError):
-        try:
-            _joined(template, given).schema  # noqa: B018 - asks Spark to resolve it
-        except PySparkException:
-            return _unverified(condition, NOT_OF_COLUMNS, is_local=False)
-        is_same = False
-    return condition if is_same else _unverified(condition, "it is not understood, so that only Spark evaluates it")
+        return False
+
+
+def names_its_frame(given: str | Column | Predicate, frame: DataFrame) -> bool:
+    """Whether `given` names a column of `frame` by an alias or a table, so that it means another in other frames."""
+    if isinstance(given, Predicate):
+        return False
+    try:
+        _joined(frame, given).schema  # noqa: B018 - asks Spark to resolve it
+    except PySparkException:
+        return False
+    return not _is_same(frame, given, lambda: given)
 
 
 def _joined(template: DataFrame, condition: str | Column) -> DataFrame:

@@ -259,12 +259,25 @@ class Binder:
             return text
 
 
+def python_literal(value: pa.Scalar) -> Any:
+    """The Python value of a scalar; of nanoseconds only those that are whole microseconds, as Spark has no others.
+
+    Raises
+    ------
+    UnboundError
+        Python or Spark has no such value.
+    """
+    try:
+        if pa.types.is_timestamp(value.type):  # pandas, which PySpark needs, has nanoseconds
+            value = value.cast(pa.timestamp("us", value.type.tz))
+        return value.as_py()
+    except (pa.ArrowInvalid, ValueError, OverflowError) as error:  # nanoseconds, and years past 9999
+        raise _unfit(f"a literal must be one that Spark and Python have, got {value.type}") from error
+
+
 def _python(value: Any) -> Any:
     if isinstance(value, pa.Scalar):
-        try:
-            return value.as_py()
-        except (ValueError, OverflowError) as error:  # nanoseconds, and years past 9999
-            raise _unfit(f"a literal must be one that Spark and Python have, got {value.type}") from error
+        return python_literal(value)
     if isinstance(value, (np.datetime64, np.timedelta64)):
         raise _unfit(f"a literal must be one that Spark has, got {value!r}")
     return value.item()
@@ -430,7 +443,9 @@ def text_of(value: Any) -> str | None:
         if value.tzinfo is None:
             return f"TIMESTAMP_NTZ '{shown}'"
         return f"TIMESTAMP_LTZ '{value.astimezone(dt.UTC).replace(tzinfo=None).isoformat(' ')}+00:00'"
-    if isinstance(value, (bytes, bytearray)):
+    if type(value) is dt.date:  # `lit` takes none before the year 1000
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return f"X'{bytes(value).hex()}'"
     is_wide = type(value) is int and not -(2**63) <= value < 2**63
     return f"{decimal.Decimal(value):f}BD" if is_wide or isinstance(value, SqlDecimal) else None

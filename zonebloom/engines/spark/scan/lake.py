@@ -30,7 +30,7 @@ from zonebloom.bloom.selection import RowSelection
 from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
 from zonebloom.engines.spark.pushdown.names import named, resolves
-from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand_all
+from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, names_its_frame, understand_all
 from zonebloom.engines.spark.pushdown.types import Binder, Piece
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.choice import BY_ID, DRIVER_ROW_BYTES, Choice, Kept, Method, choose, obstacle_of_rows
@@ -321,7 +321,14 @@ class Lake:
 
     def _understood(self, conditions: Sequence[str | Column | Predicate], binder: Binder) -> Condition:
         is_of_session = self._frame is not None and self._frame.sparkSession is self.spark  # proofs need its settings
-        return understand_all(conditions, binder, self._frame if is_of_session else self._template)
+        condition = understand_all(conditions, binder, self._frame if is_of_session else self._template)
+        if self.table is None and is_of_session and not condition.is_local:
+            for given in conditions:
+                if names_its_frame(given, self._frame):
+                    raise PredicateError(
+                        "a condition must name columns without the alias of a frame", got=condition.shown
+                    )
+        return condition
 
     # --- the data set now -------------------------------------------------------------------------------------------
 

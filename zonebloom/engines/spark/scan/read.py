@@ -50,7 +50,8 @@ def searched(spark: SparkSession, layout: Layout, table: CatalogTable | None, gi
     Design: docs/design/spark.md#row-ranges
     """
     schema, binder = _bound(spark, layout, table)
-    condition = understand(given, binder, spark.createDataFrame([], schema))
+    template = spark.createDataFrame([], schema) if table is None else table.frame  # in which names may be qualified
+    condition = understand(given, binder, template)
     predicate = Piece(condition.shown, BY_ID) if reads_by_id(spark, schema) else condition.predicate
     return Query(layout.view, predicate, own_filters=False).result
 
