@@ -103,9 +103,12 @@ def test_no_file_of_an_iceberg_table_holds_erased_rows(tmp_path, catalog, column
     table.delete("x = 250")
     stray = place_of(table) / "data" / "stray.parquet"
     pq.write_table(rows(500, 501), stray)
+    sketch = place_of(table) / "metadata" / "sketch.puffin"
+    sketch.write_bytes(b"hashes of values")
     done = zb.erase(table, column, [of(7), of(207)], index=tmp_path / "index", record=tmp_path / "erased.json")
     assert (done.num_rows_erased, done.num_rows_left, done.kind) == (2, 0, "iceberg")
-    assert done.still_held == (f"{stray}: the table does not name it; remove it if no writer is at work",)
+    does = "the table does not name it; remove it if no writer is at work"
+    assert done.still_held == (f"{stray}: {does}", f"{sketch}: {does}")
     stray.unlink()
     assert on_disk(place_of(table)) == sorted({*range(300)} - {7, 207, 250})
     assert len(table.snapshots()) == 1

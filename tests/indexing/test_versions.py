@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from tests.lives import write
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.indexing import versions
 from zonebloom.indexing.versions import vacuum
+from zonebloom.storage import manifest
 from zonebloom.storage.manifest import list_versions, named_paths, read_version, version_path
 from zonebloom.stores.local import LocalStore
 
@@ -215,6 +217,11 @@ def test_vacuum_leaves_what_it_does_not_know(index):
         index.vacuum(older_than=NOW)
     path.write_text(whole.replace('"format_version": 2', '"format_version": 3'))
     with pytest.raises(UnsupportedFormatError):
+        index.vacuum(older_than=NOW)
+    document = json.loads(whole)
+    del document["body"]["columns"]
+    path.write_text(json.dumps(document | {"checksum": manifest.checksum(manifest._canonical(document["body"]))}))
+    with pytest.raises(CorruptIndexError, match="current version must be sound"):
         index.vacuum(older_than=NOW)
     assert files_of(index) == before
     with pytest.raises(InvalidArgumentError, match=r"older_than .* is no time; write 7d, 12h or 30m"):

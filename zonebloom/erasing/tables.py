@@ -42,6 +42,8 @@ _DELETES = 3 * PASSES
 """Attempts to delete; each is lost if another writer commits meanwhile."""
 _FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 """Properties of an Iceberg table that name folders of its own files beside its location."""
+_OF_DATA = (".parquet", ".orc", ".avro", ".puffin")
+"""Endings of files that hold values, their bounds or their hashes."""
 _BY_ANOTHER_ENGINE = "delete with the engine that writes it, and erase again: the rest is done and recorded"
 _AGAIN = "the rows are deleted, old files hold them: call again when fewer writers are at work"
 _UTC = re.compile(r"\d+-\d+-\d+T.*Z")
@@ -229,8 +231,8 @@ def _is_vacuumed(table: DeltaTable, location: str, journal: Journal) -> bool:
 
 
 def _unnamed(location: str, paths: Iterable[str], named: Iterable[str]) -> Iterator[str]:
-    """Parquet files in a table's folder that its current version does not name."""
-    others = [path for path in paths if path.endswith(".parquet") and not path.startswith("_delta_log/")]
+    """Files of data and of their bounds in a table's folder that its current version does not name."""
+    others = [path for path in paths if path.endswith(_OF_DATA) and not path.startswith("_delta_log/")]
     unnamed = sorted(set(others).difference(named))
     yield from (f"{location}/{path}: the table does not name it; remove it if no writer is at work" for path in unnamed)
 
@@ -273,6 +275,7 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
             )
         table.refresh()
         named: set[str] = set().union(*(_names(table, snapshot, is_live=True) for snapshot in table.snapshots()))
+        named |= {file.statistics_path for file in (*table.metadata.statistics, *table.metadata.partition_statistics)}
         places = set(map(_place, named))
         unnamed = sorted({path for paths in journal.all("unnamed") for path in paths if _place(path) not in places})
         folders = tuple(f"{_place(folder)}/" for folder in (location, *map(table.properties.get, _FOLDERS)) if folder)

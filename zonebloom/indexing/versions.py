@@ -223,6 +223,8 @@ def _named(store: Store, numbers: list[int]) -> set[str]:
     named: set[str] = set()
     for number in numbers:
         try:
+            if number == numbers[-1]:
+                read_version(store, number)
             named |= named_paths(store, number)
         except CorruptIndexError as error:
             if number == numbers[-1]:
