@@ -16,7 +16,7 @@ import pytest
 import zonebloom as zb
 from tests.browser import Browser, Page
 from tests.conftest import Lake, Outcome
-from zonebloom.errors import StorageError
+from zonebloom.errors import InvalidArgumentError, StorageError
 from zonebloom.index.report.content import Content, FileState
 
 NUM_KEPT = "kept().files.length"
@@ -203,6 +203,18 @@ def test_a_path_that_cannot_be_written_is_named(flat_lake: Lake, tmp_path: Path)
     for path in (tmp_path / "folder.html", tmp_path / "none/report.html"):
         with pytest.raises(StorageError, match=f"cannot write {path}: "):
             index.report(path, overwrite=True)
+
+
+def test_it_replaces_nothing_and_lies_in_no_data_set(flat_lake: Lake, tmp_path: Path) -> None:
+    index = zb.build_index(flat_lake.root, "user_id")
+    with pytest.raises(InvalidArgumentError, match="is in the data set"):
+        index.report(flat_lake.root / "report.html")
+    with pytest.raises(InvalidArgumentError, match=r"end in \.html"):
+        index.report(tmp_path / "report.txt")
+    (tmp_path / "report.html").write_text("mine")
+    with pytest.raises(InvalidArgumentError, match="overwrite=True"):
+        index.report(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text() == "mine"
 
 
 def test_the_command_writes_it(flat_lake: Lake, tmp_path: Path, run: Callable[..., Outcome]) -> None:

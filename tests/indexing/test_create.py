@@ -127,6 +127,11 @@ def test_an_index_of_one_file_lies_beside_it(single_file):
     assert zb.open_index(built.root).columns == ["user_id"]
 
 
+def test_a_list_of_files_needs_a_place(flat_lake):
+    with pytest.raises(errors.InvalidArgumentError, match="index must name a folder"):
+        zb.build_index([flat_lake.root / flat_lake.files[0]], "user_id")
+
+
 def test_a_relative_path_is_as_good(flat_lake, monkeypatch):
     monkeypatch.chdir(flat_lake.root.parent)
     zb.build_index("lake", "user_id")
