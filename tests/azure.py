@@ -1,4 +1,4 @@
-"""A stand-in for Azure on loopback: azurite, a program for Node.
+"""A stand-in for Azure on loopback: azurite, a program for Node, with every request noted.
 
 `python -m tests.azure` installs azurite by npm into the environment of this Python; `make test-deep` runs it.
 """
@@ -13,10 +13,12 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from email.utils import formatdate
 from pathlib import Path
 from typing import Self
+from uuid import uuid4
 
 import pytest
 
@@ -44,7 +46,7 @@ def install() -> None:
 
 
 class AzureServer:
-    """azurite as a child of this process."""
+    """azurite as a child of this process; `requests` lists `METHOD path?query` as they are answered."""
 
     def __init__(self, folder: Path) -> None:
         node = shutil.which("node")
@@ -57,9 +59,11 @@ class AzureServer:
             stderr=subprocess.STDOUT,
             text=True,
         )
+        self.requests: list[str] = []
+        self._has_answered = threading.Condition()
         lines = iter(self._process.stdout)
         self.url = next(line.split()[-1] for line in lines if "successfully listens on" in line)
-        self._thread = threading.Thread(target=deque, args=(lines, 0), daemon=True)  # else it waits for a reader
+        self._thread = threading.Thread(target=self._note, args=(lines,), daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -70,6 +74,37 @@ class AzureServer:
         self._process.wait()
         self._thread.join()
         self._process.stdout.close()
+
+    def _note(self, lines: Iterator[str]) -> None:
+        for line in lines:
+            if '"' in line:  # of the log of accesses
+                with self._has_answered:
+                    self.requests.append(line.split('"')[1].removesuffix(" HTTP/1.1"))
+                    self._has_answered.notify_all()
+
+    def wait_for(self, num_requests: int, method: str) -> None:
+        """Return when so many requests of `method` were answered, from the first on."""
+        with self._has_answered:
+            assert self._has_answered.wait_for(lambda: self.num_requests(method) >= num_requests, timeout=60)
+
+    def num_requests(self, method: str) -> int:
+        return sum(request.startswith(method) for request in self.requests)
+
+    @contextmanager
+    def recorded(self) -> Iterator[list[str]]:
+        """The requests that come in during the block. Two of the server's own fence it: its log comes later."""
+        first = self._fenced()
+        during: list[str] = []
+        yield during
+        during += self.requests[first : self._fenced() - 1]
+
+    def _fenced(self) -> int:
+        """The number of requests in the log, when the newest is in it."""
+        name = f"fence-{uuid4()}"
+        self.create_container(name)
+        with self._has_answered:
+            assert self._has_answered.wait_for(lambda: any(name in line for line in self.requests), timeout=60)
+            return len(self.requests)
 
     def create_container(self, name: str) -> Container:
         """By Azure's own protocol; obstore makes no containers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -16,7 +18,9 @@ import zonebloom as zb
 from tests.azure import AzureServer, Container
 from tests.conftest import make_rows
 from tests.depth import deep_only
+from tests.lives import assert_every_row_is_found, hundreds, lake_of
 from zonebloom.errors import IndexNotFoundError, StorageError
+from zonebloom.storage.manifest import list_versions
 from zonebloom.stores.open import open_store
 
 
@@ -119,6 +123,56 @@ def test_a_life_in_azure_is_as_on_local_disk(azure: Container, hive_lake):
     assert len(azure.keys()) == len(list(twin.root.rglob("*.parquet")))
     with pytest.raises(IndexNotFoundError):
         zb.open_index(twin.url, storage_options=azure.options)
+
+
+@deep_only
+def test_every_request_of_a_search_is_counted(azure: Container, flat_lake, figure):
+    url = azure.upload(flat_lake.root, "lake")
+    zb.build_index(url, "user_id", rows_per_zone=64, kind="both", storage_options=azure.options)
+    key = flat_lake.table["user_id"][100].as_py()
+    num_requests = []
+    index = zb.open_index(url, storage_options=azure.options)
+    for _ in range(2):
+        before = index.traffic
+        with azure.server.recorded() as requests:
+            assert index.to_table(zb.col("user_id") == key).num_rows == 1
+        assert (index.traffic - before).num_requests == len(requests)
+        num_requests.append(len(requests))
+    assert num_requests[1] <= num_requests[0] < 15
+    figure(f"Azure: rows of a key by {num_requests[0]} requests, and by {num_requests[1]} again")
+
+
+@deep_only
+def test_processes_commit_at_once_and_none_is_lost(azure: Container, tmp_path, zygote):
+    root, url = lake_of(tmp_path, *hundreds(3)), azure.url("index")
+    zb.build_index(root, "k", rows_per_zone=10, kind="both", index=url, storage_options=azure.options)
+    children = [
+        zygote.fork("commit_often", root, number=number, commits=5, index=url, options=azure.options)
+        for number in (1, 2, 3)
+    ]
+    assert [zygote.wait(child) for child in children] == [0, 0, 0]
+    index = zb.open_index(url, storage_options=azure.options)
+    assert list_versions(open_store(url, azure.options)) == list(range(1, 17))
+    assert index.num_fragments == 3 + 15
+    assert_every_row_is_found(root, index, is_fresh=True)
+
+
+@deep_only
+def test_a_killed_writer_leaves_an_index_that_answers(azure: Container, tmp_path, zygote):
+    """Killed at its first write, at its second, up to its eighth; in between it commits. Then another goes on."""
+    root, url = lake_of(tmp_path, *hundreds(3)), azure.url("index")
+    zb.build_index(root, "k", rows_per_zone=10, kind="both", index=url, storage_options=azure.options)
+    for number in range(1, 9):
+        first = azure.server.num_requests("PUT")
+        child = zygote.fork("commit_often", root, number=number, commits=100, index=url, options=azure.options)
+        azure.server.wait_for(first + number, "PUT")
+        os.kill(child, signal.SIGKILL)
+        assert zygote.wait(child) == -signal.SIGKILL
+        assert_every_row_is_found(root, zb.open_index(url, storage_options=azure.options))
+    index = zb.open_index(url, storage_options=azure.options)
+    index.refresh()
+    index.vacuum(older_than=timedelta(0))
+    assert_every_row_is_found(root, index, is_fresh=True)
 
 
 @deep_only
