@@ -163,15 +163,15 @@ class Sample:
         """For each place, zones of the data set that lie in its row group, or in the run where that is longer."""
         self.files: set[str] = set()
         """Files that the places lie in."""
-        self.read_seconds = 0.0
+        self.read_seconds: float = 0.0
         """Reading and decoding the rows, on one thread."""
         self.range_overlap: float | None = None
         """Share of the other row groups (or zones, where these lack statistics) whose least and greatest value enclose
         a value; 0 where the column is sorted, 1 where it is random; None where it cannot be told."""
-        self.ranges = "zones"
+        self.ranges: str = "zones"
         """What `range_overlap` compares: `row groups` or `zones`."""
         self._begin = begin
-        self.trials = begin()
+        self.trials: list[Trial] = begin()
         """Each way to build them."""
         self._keys: list[tuple[int, pa.Array]] = []
         self._zone_ranges: list[tuple[pa.Array, pa.Array]] = []
