@@ -241,7 +241,7 @@ def _verified(
 def _is_same(template: DataFrame, given: str | Column, other: Callable[[], str | Column]) -> bool:
     """Whether Spark resolves `given` over `template` to what `other` is in rows without the name of a table in front.
 
-    In a table `device` with a struct `device` the name `device.id` is the column `id`; in its rows it is the field.
+    In a table that is called like one of its structs, the struct's name and a dot mean the table; in its rows, the field.
     """
     try:
         return bool(_joined(template, given).sameSemantics(_joined(template.alias(_ROWS), other())))
