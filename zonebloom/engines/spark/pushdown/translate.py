@@ -241,7 +241,7 @@ def _verified(
 def _is_same(template: DataFrame, given: str | Column, other: Callable[[], str | Column]) -> bool:
     """Whether Spark resolves `given` over `template` to what `other` is in rows without the name of a table in front.
 
-    In a table that is called like one of its structs, the struct's name and a dot mean the table; in its rows, the field.
+    In a table that is called like one of its structs, that name and a dot mean the table; in its rows the struct.
     """
     try:
         return bool(_joined(template, given).sameSemantics(_joined(template.alias(_ROWS), other())))
