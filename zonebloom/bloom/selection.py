@@ -150,6 +150,11 @@ class RowSelection:
         if len(firsts) and not (firsts[1:] >= firsts[:-1]).all():
             order = np.argsort(firsts, kind="stable")  # timsort: linear if the input is two sorted runs
             firsts, ends = firsts[order], ends[order]
+        return cls.from_sorted_addresses(firsts, ends)
+
+    @classmethod
+    def from_sorted_addresses(cls, firsts: Addresses, ends: Addresses) -> Self:
+        """As `from_addresses`. Not checked: the ranges are in order of `firsts`, and none is empty."""
         if len(firsts) and not (firsts[1:] > ends[:-1]).all():
             reach = ends if (firsts[1:] >= ends[:-1]).all() else np.maximum.accumulate(ends)
             begins = (firsts[1:] > reach[:-1]).nonzero()[0] + 1  # positions index five times faster than a mask

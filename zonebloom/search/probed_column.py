@@ -84,10 +84,16 @@ class ProbedColumn:
         """Damage that probes have found; the rows of damaged filters are kept."""
         return [Reason(ReasonCode.SEGMENT_CORRUPT, message, column=self.name) for message in self.zones.damage]
 
+    @cached_property
+    def _is_disjoint(self) -> bool:
+        """Whether each zone has rows, and no two zones share a row."""
+        return bool((self.firsts < self.ends).all() and (self.firsts[1:] >= self.ends[:-1]).all())
+
     def rows_of(self, chosen: NDArray[np.intp]) -> RowSelection:
         """The rows of the zones with these ascending numbers, and all uncovered rows."""
         if self.places is not None:
             chosen = self.places[chosen]
             chosen = np.sort(chosen[chosen >= 0])
-        rows = RowSelection.from_addresses(self.firsts[chosen], self.ends[chosen])
+        make_selection = RowSelection.from_sorted_addresses if self._is_disjoint else RowSelection.from_addresses
+        rows = make_selection(self.firsts[chosen], self.ends[chosen])
         return rows | self.uncovered if len(self.uncovered) else rows
