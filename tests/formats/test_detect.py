@@ -52,7 +52,7 @@ FOLDER_TEXTS = st.integers(-(2**33), 2**33).map(str) | st.sampled_from([*NUMERAL
 def test_partition_columns_are_those_of_pyarrow(texts, key, several):
     """Names, types and values, whatever stands in the folders' names."""
     with TemporaryDirectory() as place:
-        root = Path(place)
+        root = Path(place, "lake")  # the index lies beside it
         quoted = [text if text == NULL else quote(text, safe=" ~'") for text in texts]
         inner = itertools.cycle(["/m=3", "/m=x"] if several else [""])
         write_hive(root, [f"{quote(key)}={value}{folder}" for value, folder in zip(quoted, inner, strict=False)])
