@@ -166,8 +166,10 @@ class Sample:
         self.read_seconds: float = 0.0
         """Reading and decoding the rows, on one thread."""
         self.range_overlap: float | None = None
-        """Share of the other row groups (or zones, where these lack statistics) whose least and greatest value enclose
-        a value; 0 where the column is sorted, 1 where it is random; None where it cannot be told."""
+        """Share of the other row groups whose bounds enclose a value: 0 in a sorted column, 1 in a random one.
+
+        Without statistics it is of zones. None if it cannot be told.
+        """
         self.ranges: str = "zones"
         """What `range_overlap` compares: `row groups` or `zones`."""
         self._begin = begin
