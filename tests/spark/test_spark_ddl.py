@@ -17,8 +17,8 @@ import zonebloom
 from tests.spark.cluster import changed
 from tests.spark.rows import rows_of_each, shown, write
 from zonebloom.engines.spark.pushdown.implied import optimized_plan
+from zonebloom.engines.spark.pushdown.metadata import altered_column
 from zonebloom.engines.spark.pushdown.names import Names
-from zonebloom.engines.spark.pushdown.types import altered_column
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.row_ranges import local_rows
 from zonebloom.engines.spark.scan.splits import TooWideError

@@ -24,7 +24,7 @@ from tests.newer import has
 from tests.spark.cluster import changed
 from tests.spark.rows import plain_read, rows_of_each, shown, write
 from zonebloom.engines.spark.join.keys import check_pair
-from zonebloom.engines.spark.pushdown.types import CHAR
+from zonebloom.engines.spark.pushdown.metadata import CHAR
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.spark import ZoneBloom
 

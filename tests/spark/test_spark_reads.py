@@ -30,8 +30,8 @@ from tests.spark.cluster import changed
 from tests.spark.odd_lake import ODD, as_sql, odd_rows
 from tests.spark.rows import of_lake, of_plain_read, plain_read, rows_of_each, shown, write
 from zonebloom.engines.spark.executors import changed_setting
+from zonebloom.engines.spark.pushdown.metadata import CHAR
 from zonebloom.engines.spark.pushdown.translate import keys_condition
-from zonebloom.engines.spark.pushdown.types import CHAR
 from zonebloom.engines.spark.scan.readers import escaped, local_frame, url_of
 from zonebloom.errors import InvalidArgumentError, PredicateError, StaleIndexError, ZoneBloomError
 from zonebloom.search.query import Query

@@ -15,7 +15,7 @@ import pytest
 import zonebloom
 from tests.depth import some
 from tests.spark.rows import of_lake, of_plain_read, plain_read, shown, write
-from zonebloom.engines.spark.pushdown.types import CHAR
+from zonebloom.engines.spark.pushdown.metadata import CHAR
 from zonebloom.spark import ZoneBloom
 
 ROWS_PER_ZONE = 64

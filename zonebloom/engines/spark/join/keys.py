@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DecimalType, StructField
 
 from zonebloom.engines.spark.catalog import check_batch
+from zonebloom.engines.spark.pushdown.metadata import CHAR
 from zonebloom.engines.spark.pushdown.names import named, resolves
-from zonebloom.engines.spark.pushdown.types import CHAR
 from zonebloom.engines.spark.versions import arrow_of
 from zonebloom.ground.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.predicates import IsIn

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from zonebloom.bloom.hashing import resolve_column
 from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
+from zonebloom.engines.spark.pushdown.metadata import altering_metadata
 from zonebloom.engines.spark.pushdown.names import Names
 from zonebloom.ground.arrow import is_text, unwrapped
 from zonebloom.ground.reasons import Reason, ReasonCode
@@ -32,10 +33,6 @@ from zonebloom.predicates.terms import Term
 if TYPE_CHECKING:
     from zonebloom.search.view import View
 
-CHAR = "__CHAR_VARCHAR_TYPE_STRING"
-"""Metadata key of a text column's declared type, CHAR(n) or VARCHAR(n)."""
-_READ_AS_STORED = frozenset({"comment", "parquet.field.id", "CURRENT_DEFAULT"})
-"""Metadata of a column that changes no value. `CURRENT_DEFAULT` is for writers; ids have a rule of their own."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)( ?(?:Z|[+-]\d\d:\d\d))?", re.ASCII)
 _PRINTED_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?", re.ASCII)
@@ -297,41 +294,6 @@ def date_of(text: str) -> dt.date:
         return dt.date.fromisoformat(text)
     except ValueError as error:
         raise _unfit(f"a date must exist, got {text}") from error
-
-
-# --- metadata ---------------------------------------------------------------------------------------------------------
-
-
-def altering_metadata(metadata: Mapping[str, Any]) -> str | None:
-    """A metadata key that may make Spark read other values than the stored ones; None if there is none.
-
-    `EXISTS_DEFAULT` gives values to files without the column, CHAR pads values, and unknown metadata may do anything.
-
-    >>> altering_metadata({"comment": "in UTC", "EXISTS_DEFAULT": "42"})
-    'EXISTS_DEFAULT'
-    """
-    for key, value in metadata.items():
-        if key not in _READ_AS_STORED and not (key == CHAR and str(value).startswith("varchar(")):
-            return key
-    return None
-
-
-def altered_column(of: DataType) -> str | None:
-    """A column or inner field of a type with metadata that may alter its values; None if there is none."""
-    for inner in nested_types(of):
-        for field in getattr(inner, "fields", ()):
-            if altering := altering_metadata(field.metadata):
-                return f"{field.name} with {altering}"
-    return None
-
-
-def nested_types(of: DataType) -> Iterator[DataType]:
-    """A type, and all types within it."""
-    yield of
-    inner = [field.dataType for field in getattr(of, "fields", ())]
-    inner += [getattr(of, name) for name in ("elementType", "keyType", "valueType") if hasattr(of, name)]
-    for held in inner:
-        yield from nested_types(held)
 
 
 # --- pairs of types ---------------------------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.pushdown.calendars import is_moving
+from zonebloom.engines.spark.pushdown.metadata import altered_column, nested_types
 from zonebloom.engines.spark.pushdown.names import misread
 from zonebloom.engines.spark.pushdown.translate import NOT_OF_COLUMNS, Condition
-from zonebloom.engines.spark.pushdown.types import Binder, altered_column, nested_types
+from zonebloom.engines.spark.pushdown.types import Binder
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.types import nullable_type
 from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError

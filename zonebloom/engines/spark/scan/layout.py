@@ -22,7 +22,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from zonebloom.engines.spark.pushdown.types import CHAR
+from zonebloom.engines.spark.pushdown.metadata import CHAR
 from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
 from zonebloom.engines.spark.scan.types import arrow_type, nullable_type, spark_type
 from zonebloom.formats.parquet.file import open_parquet
