@@ -359,16 +359,43 @@ def test_a_delta_table_whose_partitions_deltalake_changes_stays_as_it_is(tmp_pat
     assert zb.open_index(root).to_table("k = 2").to_pylist() == before != []
 
 
+def put_in_place(root, rows, **options) -> None:
+    """Let the only file of a Delta table be one of another writer."""
+    (path,) = root.glob("*.parquet")
+    pq.write_table(rows, path, **options)
+    log = root / "_delta_log" / f"{0:020d}.json"
+    log.write_text(re.sub(r'"size":\d+', f'"size":{path.stat().st_size}', log.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("held", "kind"),
+    [
+        (pa.array([1000, 1500], pa.timestamp("ns", "UTC")), pa.timestamp("us", "UTC")),
+        (pa.array([[1000], [1500]], pa.list_(pa.timestamp("ns"))), pa.list_(pa.timestamp("us"))),
+        (pa.array([1.0, 2.5]), pa.int32()),
+        (pa.array([b"a", b"\xff"]), pa.string()),
+    ],
+    ids=["time", "list", "number", "text"],
+)
+def test_a_delta_table_whose_values_deltalake_cuts_stays_as_it_is(tmp_path, held, kind):
+    """deltalake 1.6 casts what it rewrites: 1500 ns to 1 us, 2.5 to 2."""
+    root, k = tmp_path / "table", pa.array([1, 2])
+    write_deltalake(root, pa.table({"k": k, "v": pa.array([held[0].as_py()] * 2).cast(kind)}))
+    put_in_place(root, pa.table({"k": k, "v": held}))
+    zb.build_index(root, "k", rows_per_zone=10)
+    with pytest.raises(DataFileError, match=r"that deltalake changes .*column v of .* must convert"):
+        zb.erase(root, "k", [1])
+    assert DeltaTable(root).version() == 0
+
+
 @pytest.mark.parametrize("year", [2262, 9999])
 def test_a_delta_table_with_times_that_deltalake_misreads_stays_as_it_is(tmp_path, year):
     """deltalake 1.6 has INT96 in nanoseconds, which end in 2262: it would write 9999-12-31 as a day of 1816."""
     root = tmp_path / "table"
     times = pa.array([dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(year, 1, 1, tzinfo=dt.UTC)])
-    write_deltalake(root, pa.table({"k": [1, 2], "t": times}))
-    (path,) = root.glob("*.parquet")
-    pq.write_table(pq.read_table(path), path, use_deprecated_int96_timestamps=True, store_schema=False)
-    log = root / "_delta_log" / f"{0:020d}.json"
-    log.write_text(re.sub(r'"size":\d+', f'"size":{path.stat().st_size}', log.read_text()))
+    rows = pa.table({"k": [1, 2], "t": times})
+    write_deltalake(root, rows)
+    put_in_place(root, rows, use_deprecated_int96_timestamps=True, store_schema=False)
     zb.build_index(root, "k", rows_per_zone=10)
     if year == 9999:
         with pytest.raises(DataFileError, match=r"that deltalake changes .*times of INT96 .*; delete with the"):

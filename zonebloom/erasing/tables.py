@@ -29,6 +29,7 @@ from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.table import raise_store_error
 from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, first_line
 from zonebloom.index.index import Index
+from zonebloom.search.file_values import as_type
 from zonebloom.search.view import View
 from zonebloom.stores.locations import is_url
 from zonebloom.stores.open import open_store
@@ -129,13 +130,17 @@ def _changed(table: DeltaTable, view: View, held: Iterable[str]) -> Iterator[str
     """What deltalake writes otherwise than it read it: values of partitions, and paths of the files that it removes.
 
     Or what it reads otherwise than we do. deltalake 1.6 finds columns by name in mapping mode id, too, and has INT96 in
-    nanoseconds: of the files `held` it would write 9999-12-31 as a day of 1816.
+    nanoseconds: of the files `held` it would write 9999-12-31 as a day of 1816. It cuts and
+    rounds values that are not of the table's types.
     """
+    names = [field.name for field in view.schema if field not in view.partition_fields]
     for path in held:
         with open_parquet(view.dataset, path) as file:
             for group, num_rows in enumerate(file.row_group_rows):
                 try:
-                    file.read_rows(group, [0], [num_rows], sorted(file.int96_columns), int96_unit="ns")
+                    read = file.read_rows(group, [0], [num_rows], names, int96_unit="ns")
+                    for name in read.column_names:
+                        as_type(read[name], view.schema.field(name).type, name, path)
                 except DataFileError as error:
                     yield str(error)
     if table.metadata().configuration.get("delta.columnMapping.mode") == "id":
