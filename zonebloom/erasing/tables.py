@@ -24,7 +24,9 @@ from zonebloom.erasing.files import PASSES, held_files, rows_of
 from zonebloom.erasing.journal import Journal
 from zonebloom.formats.delta import DeltaDataset
 from zonebloom.formats.hive import NULL_FOLDER
-from zonebloom.formats.iceberg import IcebergDataset, explained, plain_location, relative_path
+from zonebloom.formats.iceberg.dataset import IcebergDataset
+from zonebloom.formats.iceberg.library import explained
+from zonebloom.formats.iceberg.locations import plain_location, relative_path
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.table import raise_store_error
 from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, first_line

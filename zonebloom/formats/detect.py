@@ -35,7 +35,7 @@ def dataset_from_json(described: dict[str, Any], index: Store) -> Dataset:
     """The data set that a version file of the index in the store `index` describes, opened with its options."""
     kind = described["kind"]
     if kind == "iceberg":
-        from zonebloom.formats.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
+        from zonebloom.formats.iceberg.dataset import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.from_json(described)
     if kind == "lance":
@@ -77,7 +77,7 @@ def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None, 
     """
     check_options(storage_options)
     if is_catalog_name(source):
-        from zonebloom.formats.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
+        from zonebloom.formats.iceberg.dataset import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.of_name(source.removeprefix(CATALOG_PREFIX))
     if isinstance(source, (str, os.PathLike)):
@@ -98,7 +98,7 @@ def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None, 
 def _at(location: str, storage_options: Mapping[str, str] | None, *, as_files: bool) -> Dataset:
     kind = None if is_url(location) else table_kind(location)
     if location.endswith(METADATA_SUFFIX) or kind == "iceberg":
-        from zonebloom.formats.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
+        from zonebloom.formats.iceberg.dataset import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.of_path(location)
     if kind == "lance" or (is_url(location) and is_lance_url(location)):
@@ -137,7 +137,7 @@ def _table_of(source: Any) -> Dataset | None:
 
         return DeltaDataset.of_table(source)
     if "pyiceberg" in modules and hasattr(source, "metadata_location"):
-        from zonebloom.formats.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
+        from zonebloom.formats.iceberg.dataset import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.of_table(source)
     if "lance" in modules and hasattr(source, "latest_version"):

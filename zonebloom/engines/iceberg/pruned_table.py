@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask, Table
 
-from zonebloom.formats.iceberg import relative_path
+from zonebloom.formats.iceberg.locations import relative_path
 from zonebloom.ground.errors import DataFileError, StaleWarning, first_line
 from zonebloom.index.doors import open_index
 from zonebloom.predicates import IsIn, IsNull, Predicate, tree

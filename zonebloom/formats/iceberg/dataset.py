@@ -1,0 +1,106 @@
+"""The data set of an Iceberg table: which metadata is read, and when it is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from zonebloom.formats.iceberg.library import explained, is_of_store, pyiceberg_tables
+from zonebloom.formats.iceberg.locations import newest_metadata, plain_location
+from zonebloom.formats.iceberg.snapshot import identity_of, snapshot_of
+from zonebloom.formats.table import TableDataset, TableSnapshot
+from zonebloom.formats.table_folders import METADATA_SUFFIX
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, StorageError, Words, first_line
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+class IcebergDataset(TableDataset):
+    """An Iceberg table."""
+
+    def __init__(
+        self,
+        location: str,
+        *,
+        table: Table | None = None,
+        metadata: str | None = None,
+        catalog: str | None = None,
+        name: Sequence[str] = (),
+    ) -> None:
+        super().__init__(location)
+        self._table = table
+        self._metadata = metadata
+        self._catalog = catalog
+        self._name = list(name)
+
+    @classmethod
+    def of_table(cls, table: Table) -> IcebergDataset:
+        """The table that a `pyiceberg.table.Table` has loaded."""
+        from pyiceberg.table import StaticTable  # noqa: PLC0415 - an extra; the caller has it
+
+        location = plain_location(table.location())
+        if isinstance(table, StaticTable):
+            return cls(location, table=table, metadata=plain_location(table.metadata_location))
+        return cls(location, table=table, catalog=table.catalog.name, name=table.name())
+
+    @classmethod
+    def of_name(cls, name: str) -> IcebergDataset:
+        """The table of a name such as ``catalog.namespace.table``, by pyiceberg's configuration."""
+        catalog, *names = name.split(".")
+        if len(names) < 2 or not all(names):  # noqa: PLR2004 - a namespace and a table
+            raise InvalidArgumentError("a table is named iceberg:CATALOG.NAMESPACE.TABLE", got=name)
+        return cls.of_table(cls("", catalog=catalog, name=names).table())
+
+    @classmethod
+    def of_path(cls, path: str) -> IcebergDataset:
+        """The table of a metadata file, or of a folder."""
+        return cls(path, metadata=path)
+
+    @classmethod
+    def from_json(cls, described: Mapping[str, Any]) -> IcebergDataset:
+        """The table that a version file describes, as it is now."""
+        settings = {key: described[key] for key in ("metadata", "catalog", "name")}
+        return cls(described["root"], **settings)
+
+    def load(self, last: TableSnapshot | None) -> TableSnapshot:
+        """The current snapshot of the loaded metadata, or of the newest metadata in the folder or the catalog."""
+        table = self.table()
+        if last is not None and last.identity == identity_of(table):
+            return last
+        described = {"metadata": self._metadata, "catalog": self._catalog, "name": self._name}
+        return snapshot_of(table, {"kind": "iceberg", **described})
+
+    def table(self) -> Table:
+        """The loaded table, or the one of the newest metadata in the folder or the catalog."""
+        return self._table if self._table is not None else self._found()
+
+    def _found(self) -> Table:
+        if self._catalog is not None:
+            return self._of_catalog(self._catalog)
+        location = self._metadata or self.location
+        if not location.endswith(METADATA_SUFFIX):
+            location = newest_metadata(location)
+        static_table = pyiceberg_tables().StaticTable
+        with explained("Iceberg metadata", location):
+            table: Table = static_table.from_metadata(location)
+        return table
+
+    def _of_catalog(self, catalog: str) -> Table:
+        pyiceberg_tables()
+        from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - an extra
+        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
+
+        name = ".".join(self._name)
+        try:
+            return load_catalog(catalog).load_table(tuple(self._name))
+        except NoSuchTableError as error:
+            raise DataFileError(f"table {name} must be in catalog {catalog}", got="none") from error
+        except Exception as error:  # catalogs' clients raise errors of any class
+            if is_of_store(error):
+                raise StorageError(
+                    f"cannot read table {name} of catalog {catalog}: {first_line(error)}",
+                    do="check that the catalog is up",
+                ) from error
+            message = f"pyiceberg's configuration has no catalog {catalog} for table {name}: {first_line(error)}"
+            raise InvalidArgumentError(message, do=Words.CATALOG) from error
