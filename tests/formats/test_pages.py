@@ -343,6 +343,17 @@ def test_a_footer_is_parsed_once_for_all_who_open_the_file(large_lake):
     assert read_footer(LocalFile(path)).metadata.num_rows == 1
 
 
+def test_the_footer_of_a_file_of_the_same_size_and_time_is_read_again(tmp_path):
+    """So after a full refresh no row group is excluded by the statistics of the file that was there before."""
+    path, sizes = tmp_path / "x.parquet", set()
+    for numbers in ([1, 2], [8, 9]):
+        pq.write_table(pa.table({"key": numbers}), path, compression="none")
+        os.utime(path, (1, 1))
+        assert read_footer(LocalFile(path)).metadata.row_group(0).column(0).statistics.min == numbers[0]
+        sizes.add(path.stat().st_size)
+    assert len(sizes) == 1
+
+
 def test_the_footer_of_a_new_file_is_not_kept(tmp_path):
     """Who writes again in the same instant may leave size and time as they are."""
     pq.write_table(pa.table({"key": [1, 2]}), tmp_path / "x.parquet")

@@ -167,7 +167,9 @@ class LocalFile:
             raise DataFileError(f"data file {path} must exist", got="no such file") from error
         except OSError as error:
             raise DataFileError(f"data file {path} must be readable", got=error) from error
-        self.fingerprint: Fingerprint = self.current_fingerprint()
+        status = os.fstat(self._file.fileno())
+        self.fingerprint: Fingerprint = fingerprint_of(status)
+        self.changed_ns: int = status.st_ctime_ns
 
     def current_fingerprint(self) -> Fingerprint:
         """The fingerprint of the opened file now."""

@@ -45,6 +45,7 @@ class ObjectFile:
     """
 
     is_remote = True
+    changed_ns = 0
 
     def __init__(self, client: ObjectClient, key: str, fingerprint: Fingerprint | None = None) -> None:
         self._client = client

@@ -26,6 +26,10 @@ class StoredFile(Protocol):
     def fingerprint(self) -> Fingerprint:
         """The fingerprint of the opened version."""
 
+    @property
+    def changed_ns(self) -> int:
+        """When a local file was last changed, by the clock of its system, which no program sets back; else 0."""
+
     def current_fingerprint(self) -> Fingerprint:
         """The fingerprint of the file now, as far as the store has it; different if the bytes may have changed."""
 

@@ -30,6 +30,7 @@ class _FileIOSource:
     """A file that is read through the table's FileIO, with the credentials of its catalog; `size` is the manifest's."""
 
     is_remote = True
+    changed_ns = 0
 
     def __init__(self, io: FileIO, location: str, size: int) -> None:
         self.path = location

@@ -231,7 +231,7 @@ def read_footer(
     Design: docs/design/pages.md#footer
     """
     fingerprint = source.fingerprint
-    key = (source.path, *fingerprint, logged, naming)
+    key = (source.path, *fingerprint, source.changed_ns, logged, naming)
     footer = _KEPT.get(key)
     if footer is None:
         if naming is not None:
