@@ -138,6 +138,23 @@ def test_a_file_of_the_same_size_and_time_is_found_by_verify(tmp_path):
     assert index.verify(sample=1.0).is_sound
 
 
+def test_other_row_groups_in_a_file_of_the_same_size_and_time_are_told(tmp_path):
+    """Row ranges of the file before would be other rows."""
+    path = tmp_path / "a.parquet"
+    for rows in (100, 20):
+        pq.write_table(pa.table({"k": range(100)}), path, row_group_size=rows)
+        data = path.read_bytes()
+        start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        path.write_bytes(data[:start] + bytes(9000 - len(data)) + data[start:])
+        settle(path)
+        index = zb.build_index(tmp_path, "k", rows_per_zone=10) if rows == 100 else zb.open_index(tmp_path)
+    with pytest.raises(DataFileError, match="refresh the index in mode full"):
+        index.to_table("k = 99")
+    assert index.verify().damage == ("a.parquet must be the file that was indexed, got another one",)
+    index.refresh("full")
+    assert index.to_table("k = 99").num_rows == 1
+
+
 def test_a_refresh_equals_a_build_afresh(lake, tmp_path):
     write(lake.root / "a.parquet", make_rows(777, seed=3))
     (lake.root / lake.files[0]).unlink()

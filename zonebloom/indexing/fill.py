@@ -359,7 +359,7 @@ def _build_unit(
 
 def check_same(file: OpenedFile, fragment: Fragment) -> None:
     """Raise `DataFileError` if the opened file is not the version that `fragment` describes."""
-    if tuple(file.fingerprint) != fragment.fingerprint or file.row_group_rows != fragment.row_group_rows:
+    if not fragment.is_of(file):
         raise DataFileError(
             f"data file {fragment.path} must not change during a build", got="a new version", do="refresh"
         )

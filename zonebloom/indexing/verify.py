@@ -159,6 +159,8 @@ def _zone_values(
     held: list[tuple[int, pa.RecordBatch]] = []
     position = starts[0]
     with dataset.open(file.path, file.fingerprint) as data:
+        if not file.is_of(data):
+            raise CorruptIndexError(f"{file.path} must be the file that was indexed", got="another one")
         batches = data.column_batches([column], position, stops[-1])
         for first, end in zip(starts, stops, strict=True):
             while position < end:

@@ -95,8 +95,7 @@ class OwnFilters:
         wait_until_settled(file.fingerprint, self._seen)
         try:
             with open_parquet(self._dataset, file.path, file.fingerprint) as data:
-                is_same = data.fingerprint == file.fingerprint and data.row_group_rows == file.row_group_rows
-                leaf = data.leaf_of(column) if is_same else None
+                leaf = data.leaf_of(column) if file.is_of(data) else None
                 filters = [] if leaf is None else data.own_filters(leaf)
         except DataFileError:  # the view reports files that cannot be opened; a Lance table has no such filters
             return []

@@ -239,9 +239,11 @@ class _Scan:
         """The opened file of the task; an error if it changed since the listing, before or after the block."""
         likely = task.likely(is_at_once=is_at_once)
         with self.view.dataset.open(task.file.path, task.file.fingerprint, likely) as data:
-            if data.fingerprint != task.file.fingerprint:
+            if not task.file.is_of(data):
                 raise DataFileError(
-                    f"data file {task.file.path} must not change during a scan", got="a new version", do="scan again"
+                    f"data file {task.file.path} must not change during a scan",
+                    got="a new version",
+                    do="scan again, or refresh the index in mode full",
                 )
             yield data
             data.check_unchanged()

@@ -78,6 +78,10 @@ class Fragment:
         """The fragment of an opened file."""
         return cls(fragment_id, path, *file.fingerprint, file.num_rows, file.row_group_rows, file.row_group_bytes)
 
+    def is_of(self, file: OpenedFile) -> bool:
+        """Whether an opened file is this version; one of the same size and time may have other row groups."""
+        return file.fingerprint == self.fingerprint and file.row_group_rows == self.row_group_rows
+
     @property
     def fingerprint(self) -> Fingerprint:
         """Size, time and tag that identify this version of the file."""
