@@ -454,6 +454,18 @@ def test_files_that_spark_skips_are_skipped(spark, tmp_path):
             assert of_lake(lake, asked, way) == expected, way
 
 
+def test_names_of_files_that_spark_is_set_to_skip_are_left_to_it(spark, tmp_path):
+    for name in ("_a", "tmp", "z"):
+        write(tmp_path / f"{name}.parquet", {"key": ["a", name]})
+    zb.build_index(tmp_path, ["key"])
+    lake, asked = ZoneBloom(spark).read(str(tmp_path)), ["key = 'a'", "key = '_a'"]
+    for skipped in ("^[.]", "^[._]|^tmp", "^[._]"):
+        with changed(spark, "spark.sql.files.ignoredPathSegmentRegex", skipped):
+            expected = of_plain_read(plain_read(spark, tmp_path), asked)
+            for way in ("auto", "files"):
+                assert of_lake(lake, asked, way) == expected, way
+
+
 @deep_only
 def test_files_that_the_log_of_a_stream_does_not_name_are_skipped(spark, tmp_path):
     """A stream that is killed leaves files of a batch; its next run writes these rows once more."""

@@ -37,6 +37,7 @@ _JOBS = 16
 """Jobs at most, for a call with progress. Two run at a time, and the end of each is reported."""
 TAG = "zonebloom"
 _DESCRIPTION = "spark.job.description"
+_SKIPPED, _HIDDEN = "spark.sql.files.ignoredPathSegmentRegex", "^[._]"
 _CHANGING = threading.Lock()
 _ABLE: WeakSet[SparkSession] = WeakSet()
 """Sessions whose executors can run zonebloom."""
@@ -115,6 +116,12 @@ def reads_by_id(spark: SparkSession, schema: StructType) -> bool:
     """Whether Spark finds columns of `schema` in a file by their ids, not by name."""
     is_set = setting(spark, "spark.sql.parquet.fieldId.read.enabled") == "TRUE"
     return is_set and '"parquet.field.id"' in schema.json()
+
+
+def other_names(spark: SparkSession) -> str | None:
+    """The reason why Spark may skip other names of files than zonebloom, by a setting of Spark 4.3; None if not."""
+    skipped = spark.conf.get(_SKIPPED, _HIDDEN)
+    return None if skipped == _HIDDEN else f"Spark skips files by the names {skipped}"
 
 
 class Cluster:

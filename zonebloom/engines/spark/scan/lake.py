@@ -27,7 +27,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from zonebloom.bloom.selection import RowSelection
-from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
+from zonebloom.engines.spark.executors import lack_of_executors, other_names, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
 from zonebloom.engines.spark.pushdown.names import named, resolves
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, names_its_frame, understand_all
@@ -397,7 +397,9 @@ class Lake:
             result = query.result
         paths = tuple(filter(self._reader.is_seen(view.listing), result.files))
         schema = self._read_schema(condition)
-        misplaced = None if self.table is None else self.table.misplaced(view.dataset, view.listing, paths)
+        misplaced = other_names(self.spark) if self._reader.is_native else None
+        if self.table is not None:
+            misplaced = misplaced or self.table.misplaced(view.dataset, view.listing, paths)
         obstacle = BY_ID if is_by_id else self._lack if IS_BEFORE_4 else None  # executors bring the driver's rows there
         if self._reader.is_native and not is_by_id:
             obstacle = obstacle_of_rows(condition, schema, view, binder, paths, spark=self.spark) or obstacle

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.catalog import location_of
-from zonebloom.engines.spark.executors import changed_setting, setting
+from zonebloom.engines.spark.executors import changed_setting, other_names, setting
 from zonebloom.engines.spark.pushdown.names import named, unlike
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
@@ -177,8 +177,8 @@ class SparkReader:
 
     def _that_give_the_schema(self, listing: Mapping[str, Any]) -> list[str] | None:
         """The first file, which has the columns, and one of each folder, whose keys are columns; None if all count."""
-        is_merged = setting(self.spark, "spark.sql.parquet.mergeSchema") == "TRUE"
-        if self.dataset.layout != "folder" or is_merged or any(Path(self.dataset.location).rglob("_*metadata*")):
+        is_of_all = setting(self.spark, "spark.sql.parquet.mergeSchema") == "TRUE" or other_names(self.spark)
+        if self.dataset.layout != "folder" or is_of_all or any(Path(self.dataset.location).rglob("_*metadata*")):
             return None
         ordered = sorted(filter(self.is_seen(listing), listing), key=lambda path: path.encode("utf-16-be"))
         few = {path.rpartition("/")[0]: path for path in reversed(ordered)}
