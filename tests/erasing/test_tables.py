@@ -75,6 +75,8 @@ def test_a_delta_table_that_is_given_moves_on_with_the_erasure(tmp_path):
     write_deltalake(root, rows(100, 200), mode="append")
     assert zb.erase(table, "text", ["user '150'", "user '7'"]).num_rows_erased == 2
     assert table.to_pyarrow_table().num_rows == 198
+    done = zb.erase(table, "text", ["user '151'"])
+    assert done.removed == tuple(file.path for file in done.files)  # without those of the first call
 
 
 def iceberg_table(catalog):

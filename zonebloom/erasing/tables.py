@@ -213,25 +213,26 @@ def _clean_delta(index: Index, data: DeltaDataset, journal: Journal) -> None:
         Other writers removed files during each attempt.
     """
     table = data.table()
-    if not any(_is_vacuumed(table, data.location, journal) for _ in range(PASSES)):
+    if not any(_is_vacuumed(table, data, journal) for _ in range(PASSES)):
         raise ConcurrentCommitError(
             f"table {data.location} must stay while it is vacuumed", got=f"{PASSES} commits of others", do=_AGAIN
         )
-    named = index.view().files
-    journal.add("removed", [path for paths in journal.all("unnamed") for path in paths if path not in named])
-    holders = _unnamed(data.location, data.store.files(""), named)
+    present = data.store.files("")
+    journal.add("removed", [path for paths in journal.all("unnamed") for path in paths if path not in present])
+    holders = _unnamed(data.location, present, index.view().files)
     log = f"{data.location}/_delta_log: least and greatest values of old files, until its log retention has passed"
     journal.add("holders", [*holders, log])
 
 
-def _is_vacuumed(table: DeltaTable, location: str, journal: Journal) -> bool:
+def _is_vacuumed(table: DeltaTable, data: DeltaDataset, journal: Journal) -> bool:
     """Remove the files of former versions; False if another writer removed files from the table meanwhile."""
+    present = data.store.files("")  # deltalake 1.6 lists those that earlier vacuums removed, too
     try:
-        with _explained(location):
+        with _explained(data.location):
             for is_dry_run in (True, False):
                 table.update_incremental()  # a vacuum removes files that a version since then has restored
                 old = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=is_dry_run)
-                journal.add("unnamed", old)
+                journal.add("unnamed", [path for path in old if path in present])
     except ConcurrentCommitError:
         return False
     return True
