@@ -160,6 +160,19 @@ def test_times_in_int96_are_those_that_spark_wrote_also_beyond_the_range_of_nano
         assert index.to_table(zb.col("t") == moment)["id"].to_pylist() == [number]
 
 
+@pytest.mark.parametrize("mode", ["none", "name"])
+def test_a_file_that_spells_a_column_in_another_case_is_refused(tmp_path, mode):
+    """Spark reads the column; deltalake gives nulls."""
+    hand_made(tmp_path, [("id", "long", 1, "id"), ("u", "string", 2, "u")], mode=mode)
+    add_file(tmp_path, "a.parquet", rows(0, 40))
+    add_file(tmp_path, "b.parquet", rows(40, 80).rename_columns(["id", "U"]))
+    with pytest.warns(RuntimeWarning, match=r"b\.parquet .*always read whole"):
+        index = build(tmp_path)
+    assert index.search(user(7)).files == ["a.parquet", "b.parquet"]
+    with pytest.raises(DataFileError, match="got U, of which the table has another case"):
+        index.to_table(user(7))
+
+
 def test_a_column_that_only_the_log_has_can_be_asked_for(root):
     from deltalake import Field, Schema  # noqa: F401
     from deltalake.schema import PrimitiveType
@@ -547,6 +560,15 @@ def test_partitions_in_an_object_store(s3):
         build(s3.url("lake"), storage_options=s3.options)
     with pytest.raises(DataFileError, match="as what it is"):
         open_dataset(s3.url("lake"), s3.options).pin().list_under(["table"])
+
+
+def test_an_absolute_path_in_an_object_store_is_decoded_as_the_protocol_says(tmp_path, s3):
+    hand_made(tmp_path, PLAIN)
+    add_file(tmp_path, "a b.parquet", rows(0, 4))
+    log = tmp_path / "_delta_log" / f"{1:020d}.json"
+    log.write_text(log.read_text().replace("a%20b", s3.url("t/a%20b")))
+    index = build(s3.upload(tmp_path, "t"), storage_options=s3.options)
+    assert index.to_table(user(3))["id"].to_pylist() == [3]
 
 
 def test_a_row_of_an_opened_table_in_an_object_store_is_one_request_of_its_file(s3):

@@ -13,7 +13,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -143,15 +143,14 @@ def _snapshot(table: DeltaTable, store: Store, entry: object = None) -> TableSna
     """The version that `table` has loaded from the log's `entry`."""
     location = store.location
     features = _reader_features(table, location)
-    schema = json.loads(table.schema().to_json())
     mode = table.metadata().configuration.get(f"{_MAPPING}.mode", "none")
     if mode not in ("none", "name", "id"):
         raise DataFileError(f"{_MAPPING}.mode of {location} must be none, name or id", got=mode)
-    names = _Names(schema, mode)
+    names = _names(table.schema().to_json(), mode)
     version = table.version()
     with _explained(location, "the log"):
         arrow = pa.schema([field.remove_metadata() for field in pa.schema(table.schema().to_arrow())])
-        files = _files(table, location, names.name_of if mode != "none" else None)
+        files = _files(table, location, names.name_of)
     declared = Declared(arrow, tuple(table.metadata().partition_columns), names.ids, {"table_version": version})
     deletes = partial(_deleted_rows, store, version) if "deletionVectors" in features else None
     if deletes is not None and not features <= _READ_WITH_VECTORS:
@@ -222,7 +221,7 @@ def _relative(encoded: str, location: str) -> str:
     """
     path = unquote(encoded)
     if path.startswith("/") or _SCHEME.match(encoded):
-        whole = absolute(encoded) if _SCHEME.match(encoded) else path
+        whole = absolute(path if is_url(encoded) else encoded) if _SCHEME.match(encoded) else path
         if not whole.startswith(f"{location}/"):
             raise DataFileError(
                 f"files of the Delta table {location} must lie in its folder",
@@ -253,6 +252,12 @@ def _deleted_rows(store: Store, version: int) -> Mapping[str, NDArray[np.int64]]
 # --- column mapping ---------------------------------------------------------------------------------------------------
 
 
+@lru_cache(16)
+def _names(schema: str, mode: str) -> _Names:
+    """The same object for the same columns: its footers stay in memory from version to version."""
+    return _Names(json.loads(schema), mode)
+
+
 class _Names:
     """The columns of a table by their names in the files.
 
@@ -264,33 +269,44 @@ class _Names:
         self.ids: dict[str, str] = {}
         self._by_path: dict[tuple[str, ...], str] = {}
         self._by_id: dict[int, str] = {}
-        if mode != "none":
-            self._collect(schema, (), (), is_item=False)
+        self._collect(schema, (), (), is_item=False)
+        self._folded = set(map(_folded, self._by_path))
 
     def _collect(
         self, struct: Mapping[str, Any], logical: tuple[str, ...], physical: tuple[str, ...], *, is_item: bool
     ) -> None:
         for field in struct["fields"]:
-            metadata = field.get("metadata", {})
+            metadata = field.get("metadata", {}) if self.mode != "none" else {}
             name, stored = field["name"], metadata.get(f"{_MAPPING}.physicalName", field["name"])
             logical_path, stored_path = (*logical, name), (*physical, stored)
             self._by_path[stored_path] = name
             if f"{_MAPPING}.id" in metadata:
                 self._by_id[int(metadata[f"{_MAPPING}.id"])] = name
-            if not is_item:
+            if not is_item and self.mode != "none":
                 self.ids[".".join(logical_path)] = ".".join(stored_path)
             for inner, place in _structs(field["type"], ()):
                 self._collect(inner, (*logical_path, *place), (*stored_path, *place), is_item=is_item or bool(place))
 
     def name_of(self, stored: StoredName) -> str | None:
-        """The table's name of a stored column; None if the table has dropped the column."""
-        if self.mode == "name":
-            return self._by_path.get(stored.path)
+        """The table's name of a stored column; None if the table has dropped the column.
+
+        Raises
+        ------
+        LookupError
+            The column has no field id, or only its case differs from that of a column of the table.
+        """
+        if self.mode != "id":
+            name = self._by_path.get(stored.path)
+            if name is None and _folded(stored.path) in self._folded:  # Spark reads it, deltalake has nulls
+                raise LookupError(f"{'.'.join(stored.path)}, of which the table has another case; rewrite it by Spark")
+            return stored.path[-1] if self.mode == "none" else name
         if stored.field_id is None:
-            raise DataFileError(
-                "columns of a table in mapping mode id must have field ids", got=f"none for {stored.path}"
-            )
+            raise LookupError(f"no field id of {'.'.join(stored.path)}, which mapping mode id needs")
         return self._by_id.get(stored.field_id)
+
+
+def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(str.lower, path))
 
 
 def _structs(kind: Any, place: tuple[str, ...]) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...]]]:

@@ -41,7 +41,7 @@ def renamed_footer(
     Raises
     ------
     DataFileError
-        The footer is damaged, or two of its columns would have one name.
+        The footer is damaged, `name_of` raises a LookupError, or two columns would have one name.
     """
     new: dict[int, tuple[StoredField, str]] = {}
     parts, done = [], 0
@@ -55,7 +55,7 @@ def renamed_footer(
             parts += [footer[done:position], thrift.write_struct(element)]
             done = position + len(field.schema[0])
     except (thrift.ThriftError, LookupError, TypeError, AttributeError) as error:  # or other types
-        raise DataFileError(f"data file {location} must have a Parquet schema", got=error) from error
+        raise DataFileError(f"data file {location} must have the columns of its table", got=error) from error
     return b"".join([*parts, footer[done:]])
 
 

@@ -235,7 +235,13 @@ def read_footer(
     footer = _KEPT.get(key)
     if footer is None:
         if naming is not None:
-            footer = read_footer(source, likely, logged).renamed(naming, source.path)
+            plain = read_footer(source, likely, logged)
+            if naming in plain.kept["names"]:
+                return plain
+            footer = plain.renamed(naming, source.path)
+            if footer is plain:  # it is kept once, not for each naming
+                plain.kept["names"] = {naming: None}
+                return plain
         else:
             size = fingerprint.size
             first = max(0, size - _TAIL_BYTES)
