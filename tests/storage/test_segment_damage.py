@@ -57,6 +57,15 @@ def subject(request, tmp_path, monkeypatch) -> Subject:
     return make(tmp_path, count)
 
 
+def test_slices_of_another_index_are_detected(tmp_path):
+    """Of the same column, type and rows."""
+    mine, other = (write_slices(tmp_path / name, random_filters(20, 2)) for name in "ab")
+    (tmp_path / "b" / other.path).rename(tmp_path / "a" / mine.path)
+    assert [span[0] for span in mine.spans] == [span[0] for span in other.spans]
+    with pytest.raises(CorruptIndexError, match="must have checksum"):
+        SliceSegment(LocalStore(tmp_path / "a"), mine)
+
+
 def test_a_flipped_bit_anywhere_is_detected_and_loses_nothing(subject):
     sound, random = subject.path.read_bytes(), np.random.default_rng(3)
     each = subject.open().contained(subject.hashes)

@@ -60,7 +60,8 @@ class SliceSegmentWriter(SegmentWriter):
     def _schema(self, layout: GroupLayout) -> pa.Schema:
         described = self._zone_schema.field("bloom_filter_data").metadata
         field = pa.field("bit_rows", pa.binary(layout.stride), nullable=False, metadata=described)
-        return pa.schema([field], {**(self._zone_schema.metadata or {}), **encode(layout, self._positions)})
+        own = {b"zonebloom.path": self._path.encode()}  # or the head of another index could be the same
+        return pa.schema([field], {**(self._zone_schema.metadata or {}), **own, **encode(layout, self._positions)})
 
     def _plan(self, layout: GroupLayout) -> None:
         """Compute the offsets of the bodies, repeatedly: the head has them, and they change its length."""
