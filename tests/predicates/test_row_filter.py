@@ -344,10 +344,11 @@ def test_a_column_of_numerals_that_pyarrow_would_wrap_is_refused(text, of_type):
     [
         *("LIKE 'a%'", "LIKE 'a_b'", "LIKE 'a!%' ESCAPE '!'", "LIKE 'a!_b' ESCAPE '!'", "LIKE 'a\\b'", "LIKE '_'"),
         *("LIKE 'A!%' ESCAPE '!'", "ILIKE 'A!%' ESCAPE '!'", "LIKE ''"),
+        *("LIKE 'a\\b%'", "LIKE '%\\b'", "LIKE '%\\%'", "ILIKE 'A\\B_%'", "LIKE '%\\!_%' ESCAPE '!'"),
     ],
 )
 def test_like_matches_as_in_duckdb(database, pattern):
-    table = pa.table({"x": ["a", "ab", "a%", "a_b", "a\nb", "a\\b", "é", "", "ba", None]})
+    table = pa.table({"x": ["a", "ab", "a%", "a_b", "a\nb", "a\\b", "é", "", "ba", None, "a\\b\n", "a\\\\b", "\\_"]})
     database.register("likes", table)
     expected = database.sql(f"SELECT x {pattern} FROM likes").fetchall()
     assert [(outcome,) for outcome in outcomes(table, f"x {pattern}")] == expected

@@ -7,6 +7,7 @@ Design: docs/design/conditions.md#to-expression.
 
 from __future__ import annotations
 
+import re
 from operator import and_, invert, or_
 from typing import TYPE_CHECKING
 
@@ -87,7 +88,10 @@ def _leaf(leaf: Predicate, schema: pa.Schema) -> pc.Expression:
         return compare_operands(left, leaf.operator, operand_of(leaf.right, schema), as_sql(leaf))
     if isinstance(leaf, Like):
         text = operand_of(leaf.column, schema).expression
-        is_like = pc.match_like(text, _backslashed(leaf), ignore_case=leaf.ignore_case)
+        pattern = _backslashed(leaf)
+        is_kept_double = r"\\" in pattern  # by pyarrow 26, in a%, %a and %a%
+        kernel, pattern = (pc.match_substring_regex, _regex(pattern)) if is_kept_double else (pc.match_like, pattern)
+        is_like = kernel(text, pattern, ignore_case=leaf.ignore_case)
         result_type(is_like, schema, as_sql(leaf))
         return is_like
     raise PredicateError("a predicate must be one of zonebloom.predicates", got=type(leaf).__name__)
@@ -106,3 +110,9 @@ def _backslashed(like: Like) -> str:
         else:
             letters.append("\\\\" if letter == "\\" else letter)
     return "".join(letters)
+
+
+def _regex(pattern: str) -> str:
+    """The regular expression of a pattern of `_backslashed`."""
+    letters = re.findall(r"\\?.", pattern, re.DOTALL)
+    return f"(?s)^{''.join({'%': '.*', '_': '.'}.get(letter) or re.escape(letter[-1]) for letter in letters)}$"
