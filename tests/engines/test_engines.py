@@ -678,6 +678,17 @@ def test_polars_takes_over_null_vectors_of_zones(tmp_path):
     assert found["v"].to_list() == [None, [3, 4]]
 
 
+def test_a_uuid_inside_of_another_type_hinders_no_engine(tmp_path):
+    """pyarrow 26 makes no empty array of such a type."""
+    ids = pa.array([bytes([row] * 16) for row in range(9)], pa.uuid())
+    rows = pa.table({"id": range(9), "ids": pa.ListArray.from_arrays(pa.array(range(10), pa.int32()), ids)})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    assert index.to_table(pc.field("id") == 7)["ids"].to_pylist() == rows["ids"].to_pylist()[7:8]
+    assert scan(index).filter(C("id") == 7).select("id").collect().rows() == [(7,)]
+    assert relation(duckdb.connect(), index, "id = 7").select("id").fetchall() == [(7,)]
+
+
 def test_what_polars_compares_in_types_that_arrow_lacks_or_in_coarser_units_loses_no_row(tmp_path):
     """Decimals are compared with integers of 128 bits, times in the coarser unit: both rows have that millisecond."""
     times = [dt.datetime(2020, 1, 1, microsecond=number, tzinfo=dt.UTC) for number in (0, 1)]

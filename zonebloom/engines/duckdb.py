@@ -157,7 +157,7 @@ def semi_join(
     view = index.view()
     field = resolve_column(view.schema, column)
     is_native = _is_native(view)
-    rowless = view.schema.empty_table()
+    rowless = pa.Table.from_batches([], view.schema)
     columns = _read_natively(connection, view, RowSelection.empty()) if is_native else connection.from_arrow(rowless)
     owns = dict(zip(view.schema.names, columns.columns, strict=True))  # of `k` and `K` DuckDB calls the second `K_1`
     name = _quoted(owns[column]) if column in owns else ".".join(map(_quoted, column.split(".")))
@@ -198,7 +198,7 @@ class _Asked(pads.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no type
     """A data set without rows that records the filter DuckDB hands to it."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        super().__init__(schema.empty_table())
+        super().__init__(pa.Table.from_batches([], schema))
         self.given: pc.Expression | None = None
 
     def scanner(
@@ -277,7 +277,8 @@ def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelectio
 def _widened(connection: DuckDBPyConnection, schema: pa.Schema, held: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Casts for columns that the files to read do not have, or have in a narrower type than other files."""
     columns = _known(schema)
-    kinds = dict(zip(columns.names, map(str, connection.from_arrow(columns.empty_table()).types), strict=True))
+    rowless = connection.from_arrow(pa.Table.from_batches([], columns))
+    kinds = dict(zip(columns.names, map(str, rowless.types), strict=True))
     for name in schema.names:
         own, kind = held.get(name.lower()), kinds.get(name)
         if own is None or (kind is not None and own != kind and not _AS_READ.search(f"{own} {kind}")):
@@ -289,7 +290,7 @@ def _select(connection: DuckDBPyConnection, view: View, paths: Iterable[str]) ->
     chosen, fields, columns = list(paths), view.partition_fields, ["*"]
     if fields:
         rows = [view.dataset.partition_values(path, fields) or {} for path in chosen]
-        types = connection.from_arrow(pa.schema(fields).empty_table()).types
+        types = connection.from_arrow(pa.Table.from_batches([], pa.schema(fields))).types
         keys = ", ".join(_text(field.name.lower()) for field in fields)
         columns = [f"COLUMNS(lambda name: lower(name) NOT IN ({keys}))"]
         for field, kind in zip(fields, types, strict=True):

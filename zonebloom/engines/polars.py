@@ -97,7 +97,7 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
             yield frame[num_given:]
             num_given = max(num_given - frame.height, 0)
 
-    schema = _frame(dataset.schema.empty_table()).schema
+    schema = _frame(pa.Table.from_batches([], dataset.schema)).schema
     return register_io_source(read, schema=schema, explain_name=f"zonebloom {index.data.location}")
 
 

@@ -367,7 +367,7 @@ class LanceFile:
         names = [name for name in dict.fromkeys(columns) if self.schema.get_field_index(name) >= 0]
         if not names or not num_rows:
             schema = pa.schema([self.schema.field(name) for name in names])
-            return schema.empty_table() if names else pa.Table.from_batches([_without_columns(num_rows)])
+            return pa.Table.from_batches([], schema) if names else pa.Table.from_batches([_without_columns(num_rows)])
         deleted = self._snapshot.deleted_rows(self._path)
         if deleted is not None:  # pylance counts live rows
             shifts = np.searchsorted(deleted, begin)

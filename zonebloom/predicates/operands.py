@@ -143,7 +143,8 @@ def result_type(expression: pc.Expression, schema: pa.Schema, text: str) -> pa.D
     import pyarrow.dataset as ds  # noqa: PLC0415 -- slow, and only needed if kernels are in doubt
 
     try:
-        return ds.dataset(schema.empty_table()).scanner(columns={"x": expression}).projected_schema.field("x").type
+        rowless = ds.dataset(pa.Table.from_batches([], schema))  # `empty_table` fails on a UUID in a struct
+        return rowless.scanner(columns={"x": expression}).projected_schema.field("x").type
     except (pa.ArrowException, TypeError) as error:
         cause = first_line(error)
         raise PredicateError("a condition must have a pyarrow kernel for its types", got=f"{text} ({cause})") from error

@@ -226,7 +226,7 @@ class IndexedScanner:
     def projected_schema(self) -> pa.Schema:
         """Schema of the rows of the scan."""
         if isinstance(self._columns, dict):
-            return pads.dataset(self._schema.empty_table()).scanner(columns=self._columns).projected_schema
+            return pads.dataset(pa.Table.from_batches([], self._schema)).scanner(columns=self._columns).projected_schema
         for name in self._columns:
             if self._schema.get_field_index(name) < 0:
                 raise ColumnNotFoundError.among(name, self._schema.names, "the data set")

@@ -262,7 +262,7 @@ def _without_keys(
     for path, file in files.items():
         whole = view.universe.fragment(view.files[path].fragment_id)
         parts = [part for _, part in read_candidates(view, whole, view.schema.names)]
-        rows = pa.concat_tables(parts) if parts else view.schema.empty_table()
+        rows = pa.concat_tables(parts) if parts else pa.Table.from_batches([], view.schema)
         has_key = to_expression(IsIn(column, keys), rows.schema)
         kept = rows.filter(~has_key | has_key.is_null())
         if kept.num_rows < rows.num_rows:
