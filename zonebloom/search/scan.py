@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.ground.arrow import taken, to_numpy, without_views
+from zonebloom.ground.arrow import from_numpy, taken, to_numpy, without_views
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     DataFileError,
@@ -282,8 +282,7 @@ class _Scan:
         columns = {name: table[name] for table in tables for name in table.column_names}
         arrays = [(columns[field.name], field.type) for field in self.schema]
         fitting = [array if array.type == wanted else array.cast(wanted) for array, wanted in arrays]
-        batches: list[pa.RecordBatch] = pa.table(fitting, schema=self.schema).to_batches()
-        return batches
+        return [_from_zero(batch) for batch in pa.table(fitting, schema=self.schema).to_batches()]
 
     def _places(
         self, matched: Callable[[pa.Table], pa.ChunkedArray], checked: pa.Table, task: Task
@@ -343,6 +342,20 @@ def _compacted(table: pa.Table) -> pa.Table:
     if table.get_total_buffer_size() <= 2 * table.nbytes + _SPARE_BYTES:
         return table
     return _rows_at(table, np.arange(table.num_rows))
+
+
+def _from_zero(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, copied if they are a part of structs in structs: arrow-rs 59 panics at such a part."""
+    is_part = any(column.offset and _has_inner_struct(column.type) for column in batch.columns)
+    return batch.take(from_numpy(np.arange(batch.num_rows), pa.int64())) if is_part else batch
+
+
+def _has_inner_struct(arrow_type: pa.DataType) -> bool:
+    """Whether a struct is in a struct or a list of a fixed size, with no other list between."""
+    if not (pa.types.is_struct(arrow_type) or pa.types.is_fixed_size_list(arrow_type)):
+        return False
+    inner = [arrow_type.field(place).type for place in range(arrow_type.num_fields)]
+    return any(pa.types.is_struct(child) or _has_inner_struct(child) for child in inner)
 
 
 def _rows_at(table: pa.Table, places: NDArray[np.int64]) -> pa.Table:
