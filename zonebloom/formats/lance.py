@@ -17,7 +17,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -31,6 +30,7 @@ from zonebloom.formats.parquet.file import has_column, places_of
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
 from zonebloom.formats.table_folders import BRANCHES_FOLDER, VERSIONS_FOLDER
 from zonebloom.ground.arrow import plain_array, to_numpy
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import LocalFile

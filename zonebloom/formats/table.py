@@ -14,7 +14,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -25,6 +24,7 @@ from zonebloom.formats.index_location import is_under, places_of, written_root
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.table_folders import TABLE_FOLDERS
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, MissingDependencyError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import Url, is_url

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import DatasetSnapshot
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.ground.threads import concurrently

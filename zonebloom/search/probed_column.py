@@ -6,13 +6,13 @@ Spec: specs/pruning.md#evaluate
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.selection import RowSelection
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.reasons import Reason, ReasonCode
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from zonebloom.bloom.selection import Bounds
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import Words
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Condition, Predicate

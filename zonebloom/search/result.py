@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.selection import Kind, RowSelection
 from zonebloom.ground.arrow import from_numpy
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.reasons import Reason, counted, summed_up
 from zonebloom.ground.rendering import Result, Table, funnel, plain
 

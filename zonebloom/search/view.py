@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
 from zonebloom.bloom.selection import Bounds, RowSelection
 from zonebloom.formats import DatasetSnapshot, hive
 from zonebloom.ground.arrow import from_scalars, schema_without_views
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID, MAX_ROWS
 from zonebloom.ground.arrow import from_numpy, to_numpy
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import read_batches, reading
 from zonebloom.storage.segment import Runs, checksum

@@ -8,7 +8,6 @@ found damaged, nothing of the file is believed, and `damage` has the message.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
@@ -18,6 +17,7 @@ import xxhash
 
 from zonebloom.bloom import kernels_in_numpy
 from zonebloom.bloom.numba_loading import kernels_to_read
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import CorruptIndexError, StorageError
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.stores.store import SLOW_READ_SECONDS, Mapping, Store

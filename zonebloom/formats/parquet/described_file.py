@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from zonebloom.formats.parquet.row_groups import column_metadata, is_encrypted
 from zonebloom.formats.parquet.statistics import bounds_of, null_count, unpacking
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.ground.arrow import parquet as pq
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import DataFileError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.stored_file import ByteRange, StoredFile

@@ -13,7 +13,6 @@ import struct
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from itertools import product
 from typing import Any, Literal, Self
 
@@ -26,6 +25,7 @@ from zonebloom.formats.parquet.row_groups import RowGroups, part_offsets
 from zonebloom.formats.parquet.schema import StoredField, read_schema
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.ground.arrow import parquet as pq
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import DataFileError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.stored_file import ByteRange, StoredFile

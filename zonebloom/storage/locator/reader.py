@@ -11,7 +11,6 @@ Spec: specs/locator.md#probe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,7 @@ from zonebloom.bloom.locator_pages import (
 )
 from zonebloom.bloom.numba_loading import is_worth_loading
 from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import reading
 from zonebloom.storage.locator.layout import LocatorLayout, decode_tail, last_at_most

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from pyspark.errors import AnalysisException
@@ -40,6 +40,7 @@ from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
 from zonebloom.engines.spark.scan.splits import TooWideError
 from zonebloom.engines.spark.versions import IS_BEFORE_4
 from zonebloom.formats import ParquetDataset
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     DataFileError,

@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
@@ -26,6 +25,7 @@ from zonebloom.engines.spark.pushdown.metadata import CHAR
 from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
 from zonebloom.engines.spark.scan.types import arrow_type, nullable_type, spark_type
 from zonebloom.formats.parquet.file import open_parquet
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     DataFileError,

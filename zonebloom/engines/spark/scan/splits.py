@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from zonebloom.formats import DatasetSnapshot, ParquetDataset
 from zonebloom.formats.parquet.file import DataFile, open_parquet
 from zonebloom.formats.table import TableSnapshot
 from zonebloom.ground.arrow import to_numpy, without_views
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import And, Predicate
