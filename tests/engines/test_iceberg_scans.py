@@ -100,7 +100,7 @@ def test_conditions_prune_what_they_prove(table, tmp_path, condition, most):
 
 def test_a_table_that_goes_on_living_loses_no_row(table, tmp_path):
     pruned = iceberg.table(table, index=zb.open_index(tmp_path / "index", dataset=table))
-    old = table.current_snapshot().snapshot_id
+    old, scan = table.current_snapshot().snapshot_id, pruned.scan("long = 3")
     table.append(pa.table(TYPES).slice(3, 1))
     table.delete("long = 7")
     table.update_schema().rename_column("long", "number").commit()
@@ -113,6 +113,8 @@ def test_a_table_that_goes_on_living_loses_no_row(table, tmp_path):
         assert ReasonCode.FILE_NOT_INDEXED in {reason.code for reason in pruned.last_scan.reasons}
     assert len(list(pruned.scan("number = -1").plan_files())) < len(list(table.scan().plan_files()))
     assert rows_of(pruned.scan("number = 7", snapshot_id=old)) == rows_of(table.scan("number = 7", snapshot_id=old))
+    zb.open_index(tmp_path / "index", dataset=table).refresh()
+    assert rows_of(scan) == rows_of(table.scan("number = 3", snapshot_id=old)), "as it was when the scan was made"
 
 
 def test_position_deletes_hold(table, tmp_path):

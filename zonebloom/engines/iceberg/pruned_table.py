@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from copy import copy
 from typing import Any, Self
 
 import pyarrow as pa
@@ -36,13 +37,13 @@ class PrunedTable(Table):  # type: ignore[misc]  # pyiceberg is not read by mypy
 
     def scan(self, *arguments: Any, **options: Any) -> PrunedScan:
         """As `Table.scan`."""
-        return PrunedScan(**vars(super().scan(*arguments, **options))).of(self)
+        return PrunedScan(**vars(super().scan(*arguments, **options))).of(self, copy(self))
 
-    def excluded(self, predicate: Predicate) -> set[str]:
+    def excluded(self, predicate: Predicate, as_loaded: Table) -> set[str]:
         """Paths of data files, below the table if they are, without a row that matches `predicate`."""
         self.last_scan = None
         try:
-            self.last_scan = result = open_index(self._place, dataset=self).search(predicate)
+            self.last_scan = result = open_index(self._place, dataset=as_loaded).search(predicate)
         except DataFileError as error:  # a kind of table that only pyiceberg reads
             warnings.warn(f"read whole: {first_line(error)}", StaleWarning, stacklevel=3)
             return set()
@@ -53,23 +54,25 @@ class PrunedScan(DataScan):  # type: ignore[misc]  # as above
     """`DataScan`, planned by an index too."""
 
     _table: PrunedTable
+    _as_loaded: Table
+    """The table with the metadata that the scan reads; the names and files of `_table` may change."""
 
-    def of(self, table: PrunedTable) -> Self:
+    def of(self, table: PrunedTable, as_loaded: Table) -> Self:
         """Bind the scan to its table."""
-        self._table = table
+        self._table, self._as_loaded = table, as_loaded
         return self
 
     def update(self, **overrides: Any) -> Self:
         """As `DataScan.update`."""
         updated: Self = super().update(**overrides)
-        return updated.of(self._table)
+        return updated.of(self._table, self._as_loaded)
 
     def plan_files(self) -> Iterable[FileScanTask]:
         """The tasks of `DataScan.plan_files`, less those of files that cannot match."""
         tasks, schema = super().plan_files(), self.table_metadata.schema()
         bound = ice.bind(schema, ice.rewrite_not(self.row_filter), self.case_sensitive)
         predicate = necessary(bound, schema)
-        excluded = self._table.excluded(predicate) if predicate is not None else ()
+        excluded = self._table.excluded(predicate, self._as_loaded) if predicate is not None else ()
         location = self.table_metadata.location
         return [task for task in tasks if relative_path(task.file.file_path, location) not in excluded]
 
