@@ -168,6 +168,16 @@ def test_a_rewrite_lands_on_what_others_left(race):
         assert num_matching == sum(row["x"] == 1 for row in after)
 
 
+def test_a_table_whose_format_others_raise_is_planned_again(race):
+    table, place = race.catalog.create_table("db.old", SCHEMA, properties={"format-version": "1"}), race.folder / "old"
+    table.append(rows(0, 10))
+    zb.build_index(table, "id", index=place)
+    upgrade = race.catalog.load_table("db.old").transaction().upgrade_table_version(2)
+    race.catalog.rounds = [[upgrade.commit_transaction]]
+    assert iceberg.delete(table, "id", [5], index=place).num_rows_removed == 1
+    assert (table.format_version, table.scan().count()) == (2, 9)
+
+
 @pytest.mark.parametrize(
     ("kind", "name"), [("delete", "append"), ("delete", "vector"), ("upsert", "schema"), ("upsert", "spec")]
 )

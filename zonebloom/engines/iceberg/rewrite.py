@@ -346,7 +346,7 @@ def _is_late(table: Table, request: _Request) -> bool:
     """Whether `table` has a newer sequence number, also by another branch, so that no catalog takes the snapshot."""
     snapshot = next(update.snapshot for update in request[0] if hasattr(update, "snapshot"))
     number, has_parent = snapshot.sequence_number or 0, snapshot.parent_snapshot_id is not None
-    return has_parent and 0 < number <= table.metadata.last_sequence_number
+    return has_parent and table.metadata.format_version > 1 and number <= table.metadata.last_sequence_number
 
 
 def _is_named(table: Table, files: frozenset[str], former: Container[int]) -> bool:
