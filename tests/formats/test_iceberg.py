@@ -30,7 +30,7 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
+from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, PrimitiveType, StringType
 from pyiceberg.utils.config import Config
 
 import zonebloom as zb
@@ -159,24 +159,26 @@ def test_a_file_that_a_snapshot_lists_twice_is_refused(table, place):
         build(table, place.parent / "other")
 
 
-def test_files_of_a_migrated_table_lack_their_partition_column(catalog, tmp_path, place):
-    """As in a Hive table, whose files pyiceberg and Spark take up as they are."""
-    schema = Schema(
-        NestedField(1, "id", LongType()), NestedField(2, "u", StringType()), NestedField(3, "day", IntegerType())
-    )
+def migrated(catalog: SqlCatalog, kind: PrimitiveType, days: pa.Array) -> Table:
+    """A table as of Hive: pyiceberg and Spark take up its files, which lack the partition column, as they are."""
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "u", StringType()), NestedField(3, "day", kind))
     spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "day"))
     names = [(1, ["id", "old_id"]), (2, ["u"]), (3, ["day"])]
     mapping = json.dumps([{"field-id": number, "names": aliases} for number, aliases in names])
     table = catalog.create_table(
         "db.migrated", schema=schema, partition_spec=spec, properties={"schema.name-mapping.default": mapping}
     )
-    table.append(rows(0, 20, day=pa.array([1] * 20, pa.int32())))
+    table.append(rows(0, len(days), day=days))
     (first,) = files_of(table)
-    bare = rows(0, 20).rename_columns(["old_id", "u"])
+    bare = rows(0, len(days)).rename_columns(["old_id", "u"])
     pq.write_table(bare, local(first))
     table = catalog.load_table("db.migrated")
-    size = local(first).stat().st_size
-    _rewrite_sizes(table, size)
+    _rewrite_sizes(table, local(first).stat().st_size)
+    return table
+
+
+def test_files_of_a_migrated_table_lack_their_partition_column(catalog, place):
+    table = migrated(catalog, IntegerType(), pa.array([1] * 20, pa.int32()))
     assert table.scan().to_arrow()["day"].to_pylist() == [1] * 20
     index = build(table, place)
     assert_agrees(index, table)
@@ -188,6 +190,15 @@ def test_files_of_a_migrated_table_lack_their_partition_column(catalog, tmp_path
     assert by_day.search("day = 2").kept.rows == 0
     assert by_day.exists("day", [1, 2], exact=True).to_pylist() == [True, False]
     assert by_day.verify(sample=1.0).is_sound
+
+
+def test_a_double_of_the_log_is_no_value_of_a_file(catalog, place):
+    """pyiceberg 0.12 reads 0.1 in a manifest as 0.10000000149011612."""
+    index = build(migrated(catalog, DoubleType(), pa.array([0.1] * 20)), place)
+    assert index.to_table(user(7), columns=["id"]).num_rows == 1
+    for condition in ("day = 0.1", user(7)):
+        with pytest.raises(DataFileError, match="which pyiceberg rounded to a float"):
+            index.to_table(condition)
 
 
 def _rewrite_sizes(table: Table, size: int) -> None:
@@ -522,6 +533,9 @@ def test_a_folder_without_a_catalog_stands_for_its_highest_version(table, place)
     assert index.to_table("id IS NOT NULL").num_rows == 80
     (folder / "later").rename(folder / "metadata" / "v11.metadata.json")
     assert zb.open_index(place).to_table("id IS NOT NULL").num_rows == 120
+    (folder / "metadata" / "v12.metadata.json.gz").touch()  # an old name of compressed metadata
+    with pytest.raises(InvalidArgumentError, match=r"got v12\.metadata\.json\.gz"):
+        index.to_table("id = 1")
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

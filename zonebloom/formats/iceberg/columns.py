@@ -95,6 +95,8 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
     t = pa.types
     if value is None:
         return pa.scalar(None, kind)
+    if t.is_float64(kind):
+        return pa.scalar(f"{value}, which pyiceberg rounded to a float,")  # refused where the file has no value
     if t.is_date32(kind):
         return pa.scalar(value, pa.int32()).cast(kind)
     if isinstance(value, int) and (t.is_timestamp(kind) or t.is_time64(kind)):

@@ -41,7 +41,7 @@ def newest_metadata(folder: str) -> str:
         )
     root = Path(folder) / "metadata"
     try:
-        names = sorted(file.name for file in root.iterdir() if file.name.endswith(METADATA_SUFFIX))
+        names = sorted(file.name for file in root.iterdir() if file.name.removesuffix(".gz").endswith(METADATA_SUFFIX))
     except OSError as error:
         raise DataFileError(f"{folder} must be the folder of an Iceberg table", got=first_line(error)) from error
     numbered = {int(match[1]): name for name in names if (match := _HADOOP_VERSION.fullmatch(name))}
@@ -50,6 +50,6 @@ def newest_metadata(folder: str) -> str:
     message = f"{folder} must be a table that no catalog keeps, with metadata files v1{METADATA_SUFFIX} and on"
     raise InvalidArgumentError(
         f"{message}",
-        got=names[-1] if names else "none",
+        got=next((name for name in names if name not in numbered.values()), "none"),
         do="name it iceberg:CATALOG.NAMESPACE.TABLE, or give the path of the metadata file that is current",
     )
