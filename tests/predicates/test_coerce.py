@@ -279,6 +279,21 @@ def test_categories_of_polars_are_taken(kind):
         assert sorted(fit.values.to_pylist()) == ["x", "z"]
 
 
+class OwnType(pa.ExtensionType):
+    """A type of a user; it has no hash."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.int64(), "own")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+
+def test_scalars_of_an_extension_type_of_python_are_taken():
+    own = pa.ExtensionArray.from_storage(OwnType(), pa.array([3, 5]))
+    assert fit_values(list(own), OwnType()).values.to_pylist() == [3, 5]
+
+
 def test_a_mixture_is_not_truncated_to_its_first_type():
     stamps = [DAY, NAIVE]  # pyarrow makes two dates of it
     assert fit_values(stamps, pa.timestamp("us")).values.to_pylist() == [dt.datetime.combine(DAY, dt.time()), NAIVE]

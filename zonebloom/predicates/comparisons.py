@@ -146,7 +146,7 @@ def _comparable(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
         if number is not None and is_number(operand.type):
             equal.append(equal_number(number, operand.type))
             continue
-        kind = type(value), getattr(value, "type", None), getattr(value, "tzinfo", None) is None
+        kind = type(value), str(getattr(value, "type", None)), getattr(value, "tzinfo", None) is None
         if kind not in compared:
             _compare_as_pyarrow(operand, "=", value)
             compared.add(kind)

@@ -50,7 +50,7 @@ def groups(values: pa.Array | list[Any]) -> Iterator[tuple[NDArray[np.int64], pa
 def _kind(value: Any) -> Any:
     """The key of literals that are converted together."""
     if isinstance(value, pa.Scalar):
-        return value.type
+        return str(value.type)  # an extension type of Python has no hash
     if isinstance(value, np.generic):
         return value.dtype
     if isinstance(value, dt.datetime):
