@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,32 +28,38 @@ from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.options import has_bloom
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
 _PROBES, _PROBES_PER_ZONE = 1 << 16, 1 << 10
 """Absent hashes that are looked for in the filters of a file, and in each filter at least."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ColumnVerification(Result):
     """The outcome for one column."""
 
     name: str
     """The column."""
-    num_values: int = 0
+    num_values: int
     """Values read again."""
-    num_missing: int = 0
+    num_missing: int
     """Values that their zone's filter or a locator excludes; above 0, searches lose rows."""
-    num_wrong_has_null: int = 0
+    num_wrong_has_null: int
     """Zones whose `has_null` differs from the data; above 0, searches for IS NULL lose rows."""
-    num_zones: int = 0
+    num_zones: int
     """Zones that were checked."""
-    expected_fpp: float = 0.0
+    expected_fpp: float
     """Mean false positive probability of the checked zones, from their sizes and numbers of distinct values."""
-    measured_fpp: float = 0.0
+    measured_fpp: float
     """Mean false positive probability of the checked zones, from their set bits."""
-    measured_false_positives: float = 0.0
+    measured_false_positives: float
     """Share of random absent hashes that may match the checked zones."""
+
+
+_NUM_SUMS = len(fields(ColumnVerification)) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,31 +105,35 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
         column = view.snapshot.column(entry)
         column.verify()
         damage += [*(reason.message for reason in column.lost), *column.damage]
-        of_kind = {True: ColumnVerification(entry.name), False: ColumnVerification(entry.name)}
+        sums = {True: np.zeros(_NUM_SUMS), False: np.zeros(_NUM_SUMS)}  # by whether the segment has filters
         for table in column.filters:
             if table.damage or entry.name in view.replaced:  # filters of a former column are not used
                 continue
             for file in chosen:
                 try:
-                    _check_file(view, file, table, entry, of_kind[isinstance(table, BlockFilters)])
+                    sums[isinstance(table, BlockFilters)] += _checked(view, file, table, entry)
                 except CorruptIndexError as error:
                     impossible.append(str(error))
-        tally, other = (of_kind[is_first] for is_first in (has_bloom(entry.kind), not has_bloom(entry.kind)))
-        tally.num_missing += other.num_missing  # values count once; a missing value counts in each place
-        tally.num_wrong_has_null += other.num_wrong_has_null
-        tally.expected_fpp /= max(tally.num_zones, 1)
-        tally.measured_fpp /= max(tally.num_zones, 1)
-        tally.measured_false_positives /= max(tally.num_zones, 1)
-        columns.append(tally)
+        columns.append(_outcome(entry.name, sums[has_bloom(entry.kind)], sums[not has_bloom(entry.kind)]))
     view.snapshot.warn_of_damage()
     return Verification(len(view.files), len(chosen), tuple(columns), tuple(dict.fromkeys(damage + impossible)))
 
 
-def _check_file(view: View, file: Fragment, table: ZoneFilters, entry: ColumnEntry, tally: ColumnVerification) -> None:
-    """Check the zones of one file, and add them to `tally`; its probabilities are sums until all files are checked."""
+def _outcome(column: str, sums: NDArray[np.float64], other: NDArray[np.float64]) -> ColumnVerification:
+    """The outcome by sums over the zones of two kinds of segments: values count once, a missing one in each place."""
+    num_values, num_zones = int(sums[0]), int(sums[3])
+    num_missing, num_wrong = (sums + other)[1:3].astype(int).tolist()
+    return ColumnVerification(
+        column, num_values, num_missing, num_wrong, num_zones, *(sums[4:] / max(num_zones, 1)).tolist()
+    )
+
+
+def _checked(view: View, file: Fragment, table: ZoneFilters, entry: ColumnEntry) -> NDArray[np.float64]:
+    """Check the zones of one file. The fields of its `ColumnVerification`, as sums over its zones."""
     mine = np.flatnonzero(table.positions.fragment_ids == file.fragment_id)
+    sums = np.zeros(_NUM_SUMS)
     if not len(mine):
-        return
+        return sums
     positions = table.positions[mine]
     starts, stops = positions.zone_starts, positions.zone_stops
     if int(stops.max()) > file.num_rows or (starts[1:] < stops[:-1]).any():
@@ -137,18 +147,14 @@ def _check_file(view: View, file: Fragment, table: ZoneFilters, entry: ColumnEnt
     for zone, array in zip(mine.tolist(), values, strict=True):
         hashes = hashing.hash_array(array)
         is_held = table.check_zone(zone, hashes)
-        tally.num_values += len(hashes)
-        tally.num_missing += int((~is_held).sum())
-        tally.num_wrong_has_null += bool(array.null_count) != bool(table.positions.has_null[zone])
-        tally.num_zones += 1
+        is_wrong = bool(array.null_count) != bool(table.positions.has_null[zone])
         expected = measured = passed = table.zone_fpp(zone)
         if isinstance(table, BlockFilters):
             expected = expected_fpp(len(distinct(hashes)), len(table.blocks(zone)))
             measured = float(measured_fpp(table.blocks(zone)[None])[0])
             passed = float(table.check_zone(zone, absent).mean())
-        tally.expected_fpp += expected
-        tally.measured_fpp += measured
-        tally.measured_false_positives += passed
+        sums += (len(hashes), (~is_held).sum(), is_wrong, 1, expected, measured, passed)
+    return sums
 
 
 def _zone_values(
