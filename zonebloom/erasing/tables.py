@@ -104,8 +104,12 @@ def _delete_all(
         journal.add("held", [asdict(file) for file in held_files(view, rows)])
         try:
             delete(view, rows)
-        except ConcurrentCommitError:  # the next pass plans anew
-            journal.add("held", [])
+        except (ConcurrentCommitError, DataFileError, InvalidArgumentError) as error:
+            is_overtaken = isinstance(error, ConcurrentCommitError)  # the next pass plans anew
+            if is_overtaken or index.view().dataset == view.dataset:
+                journal.add("held", [])  # nothing was deleted: others may move the rows before the next call
+            if not is_overtaken:
+                raise
         index.refresh()
 
 
