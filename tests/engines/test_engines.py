@@ -604,6 +604,8 @@ def test_no_copy_of_a_dataset_is_made(lake):
         pickle.dumps(ours)
     with pytest.raises(TypeError, match="send its path"):
         pickle.dumps(next(ours.get_fragments()))
+    with pytest.raises(TypeError, match="send its location"):
+        pickle.dumps(lake.index)
 
 
 def test_columns_are_named_or_told_by_their_places(lake):

@@ -37,6 +37,9 @@ class Searchable(ABC):
         """Location and layout of the files."""
         self._view: View | None = None
 
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{self!r} must be opened where it is used, got a copy of it; send its location instead")
+
     @abstractmethod
     def view(self) -> View:
         """The index against the current data set; the last view again if nothing changed."""
