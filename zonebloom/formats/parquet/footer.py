@@ -271,7 +271,9 @@ def _explained(path: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ThriftError, UnicodeDecodeError) as error:
-        raise DataFileError(f"data file {path} must be a whole Parquet file", got=first_line(error)) from error
+        raise DataFileError(
+            f"data file {path} must be a whole Parquet file that pyarrow reads", got=first_line(error)
+        ) from error
 
 
 def _tail(source: StoredFile, size: int, first: int) -> bytes:
