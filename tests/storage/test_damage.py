@@ -395,9 +395,14 @@ def test_a_full_disk_commits_nothing(flat_lake, tmp_path):
             zb.open_index(tmp_path / "index")
 
 
-def test_an_output_for_which_there_is_no_space_is_not_left(flat_lake, tmp_path, run):
+def test_an_output_for_which_there_is_no_space_replaces_nothing(flat_lake, tmp_path, run):
     zb.build_index(flat_lake.root, "user_id")
-    with full_after(1000):
-        done = run("lance", "export", flat_lake.root, "--column", "user_id", "-o", tmp_path / "out.arrow")
-    assert (done.code, done.err.count("\n"), done.err.startswith("zonebloom: cannot write")) == (1, 1, True)
-    assert not (tmp_path / "out.arrow").exists()
+    written = tmp_path / "written"
+    written.mkdir()
+    (written / "yesterday.html").write_text("kept")
+    export = "lance", "export", flat_lake.root, "--column", "user_id", "-o", written / "out.arrow"
+    for command in (export, ("report", flat_lake.root, "-o", written / "yesterday.html", "--overwrite")):
+        with full_after(1000):
+            done = run(*command)
+        assert (done.code, done.err.count("\n"), done.err.startswith("zonebloom: cannot write")) == (1, 1, True)
+    assert {path.name: path.read_text() for path in written.iterdir()} == {"yesterday.html": "kept"}

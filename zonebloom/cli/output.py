@@ -17,8 +17,9 @@ import click
 
 from zonebloom.cli.bytes_text import text_of
 from zonebloom.cli.options import is_json
-from zonebloom.ground.errors import DataFileError, StorageError
+from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.rendering import as_text
+from zonebloom.stores.output_file import written_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,20 +129,12 @@ def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 def write_table(rows: pa.RecordBatchReader | pa.Table, path: Path) -> int:
     """Write `rows` to `path`, whole or not at all, in the format of its ending; return their number."""
-    part = path.with_name(f".{path.name}.part")
     reader = rows if hasattr(rows, "read_next_batch") else rows.to_reader()
-    try:
-        if path.suffix == ".csv":
-            with part.open("w", encoding="utf-8", newline="") as stream:
-                num_rows = write_csv(reader, stream)
-        else:
-            num_rows = _write_binary(reader, part, path.suffix)
-        part.replace(path)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error}") from error
-    finally:
-        part.unlink(missing_ok=True)
-    return num_rows
+    with written_whole(path) as staged:
+        if path.suffix != ".csv":
+            return _write_binary(reader, staged, path.suffix)
+        with staged.open("w", encoding="utf-8", newline="") as stream:
+            return write_csv(reader, stream)
 
 
 def _write_binary(reader: pa.RecordBatchReader, path: Path, ending: str) -> int:

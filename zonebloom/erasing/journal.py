@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from zonebloom.ground.errors import InvalidArgumentError, StorageError, Words
+from zonebloom.stores.output_file import written_whole
 
 
 def now() -> str:
@@ -92,13 +93,6 @@ class Journal:
         """Write the record, whole or not at all, and remove the journal."""
         if self._record is None or self._part is None:
             return
-        staged = self._record.with_name(f".{self._record.name}.tmp")  # no longer than the journal's name, which exists
-        try:
-            with staged.open("w", encoding="utf-8") as file:
-                file.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            staged.replace(self._record)
-            self._part.unlink(missing_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot write {self._record}: {error}") from error
+        with written_whole(self._record) as staged:
+            staged.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        self._part.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from zonebloom.formats import Dataset, DatasetSnapshot, dataset_from_json, open_dataset
 from zonebloom.ground.arrow import schema_without_views
-from zonebloom.ground.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError, StorageError
+from zonebloom.ground.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Predicate
@@ -354,11 +354,12 @@ class Index(Searchable):
         InvalidArgumentError
             The file exists and `overwrite` is false, or the path is in the data set or in the index.
         StorageError
-            The file cannot be written.
+            The file cannot be written; what was there stays.
         """
         from zonebloom.index.report.content import Content  # noqa: PLC0415 - as above
         from zonebloom.index.report.output_path import check_output  # noqa: PLC0415 - a plain search does without
         from zonebloom.index.report.page import page  # noqa: PLC0415 - as above
+        from zonebloom.stores.output_file import written_whole  # noqa: PLC0415 - as above
 
         output = check_output(path, self.data.pin(), self.location, endings=(".html",), overwrite=overwrite)
         conditions = where if isinstance(where, (list, tuple)) else [where]
@@ -366,10 +367,8 @@ class Index(Searchable):
             self.search(condition)  # the first search also opens files and loads kernels
         searches = [self.explain(condition) for condition in conditions]
         html = page(Content.of(self.view(), searches))
-        try:
-            output.write_text(html, "utf-8")
-        except OSError as error:
-            raise StorageError(f"cannot write {output}: {error.strerror}") from error
+        with written_whole(output) as staged:
+            staged.write_text(html, "utf-8")
 
     def verify(self, *, sample: float = 0.1, seed: int = 0) -> Verification:
         """Re-read data and prove that no value is missing from its zone's filter.
