@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
@@ -266,6 +267,10 @@ def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
     pq.write_table(pa.table({"id": range(10)}), tmp_path / "a.parquet", row_group_size=5)
     path, dataset = tmp_path / "a.parquet", pads.dataset(tmp_path / "a.parquet")
     pq.write_to_dataset(pa.table({"id": [1], "year": [2020]}), tmp_path / "by", partitioning=["year"])
+    for day in ("1", "NUL"):
+        (tmp_path / f"hive/day={day}").mkdir(parents=True)
+        shutil.copy(tmp_path / "a.parquet", tmp_path / f"hive/day={day}")
+    other = pads.HivePartitioning(pa.schema([("day", pa.string())]), null_fallback="NUL")
     (whole,) = dataset.get_fragments()
     groups = [whole.subset(row_group_ids=[1])]
     ours = zb.build_index(path, "id", index=tmp_path / "own").dataset()
@@ -279,7 +284,11 @@ def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
         (dataset.filter(pc.field("id") > 5), "no filter"),
         (ours.filter(pc.field("id") > 5), "no filter"),
         (pads.FileSystemDataset(groups, dataset.schema, dataset.format), "of whole files"),
-        (pads.dataset(tmp_path / "by", partitioning=["year"]), "no partitions but those of key=value folders"),
+        (
+            pads.dataset(tmp_path / "by", partitioning=["year"]),
+            "no partitions but those of key=value folders, got year",
+        ),
+        (pads.dataset(tmp_path / "hive", partitioning=other), "key=value folders, got day = None .*day=NUL"),
     ):
         with pytest.raises(InvalidArgumentError, match=problem):
             zb.build_index(source, "id", index=tmp_path / "index")

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from zonebloom.formats.dataset import Dataset
 from zonebloom.formats.folder import ParquetDataset, dataset_at, dataset_of_files
+from zonebloom.formats.hive import is_int32, partition_values
 from zonebloom.formats.index_location import root_of
 from zonebloom.formats.table_folders import (
     CATALOG_PREFIX,
@@ -187,6 +188,8 @@ def _is_cut(fragment: Any) -> bool:
 
 
 def _of_pyarrow(dataset: Any, *, as_files: bool) -> ParquetDataset:
+    from pyarrow.dataset import get_partition_keys  # noqa: PLC0415 - the caller has loaded it
+
     if dataset._scan_options:  # noqa: SLF001 - pyarrow says nowhere else that a Dataset is filtered
         raise InvalidArgumentError(
             "a pyarrow Dataset must have no filter, since an index is of whole files",
@@ -201,13 +204,17 @@ def _of_pyarrow(dataset: Any, *, as_files: bool) -> ParquetDataset:
             got=dataset.filesystem.type_name,
             do="give the URL of the folder, or a list of URLs, and storage_options",
         )
-    is_hive = type(dataset.partitioning).__name__ == "HivePartitioning"
-    if not is_hive and any(str(fragment.partition_expression) != "true" for fragment in dataset.get_fragments()):
-        raise InvalidArgumentError(
-            "a pyarrow Dataset must have no partitions but those of key=value folders",
-            got=f"a {type(dataset.partitioning).__name__}",
-            do="write the files to such folders",
-        )
+    for fragment in dataset.get_fragments():
+        folders = partition_values(fragment.path)
+        for key, value in get_partition_keys(fragment.partition_expression).items():
+            text = folders.get(key, "")
+            spelled = None if text is None else int(text) if is_int32(text) else text
+            if spelled != value and (value is None or text != str(value)):
+                raise InvalidArgumentError(
+                    "a pyarrow Dataset must have no partitions but those of key=value folders",
+                    got=f"{key} = {value!r} for {fragment.path}",
+                    do="write the files to such folders",
+                )
     if any(map(_is_cut, dataset.get_fragments())):
         raise InvalidArgumentError(
             "a pyarrow Dataset must be of whole files, since an index is",

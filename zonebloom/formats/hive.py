@@ -37,7 +37,8 @@ def partition_values(path: str) -> dict[str, str | None]:
     return values
 
 
-def _is_int32(text: str) -> bool:
+def is_int32(text: str) -> bool:
+    """Whether a folder's value is an integer of 32 bits."""
     return _INTEGER.fullmatch(text) is not None and -(2**31) <= int(text) < 2**31
 
 
@@ -50,7 +51,7 @@ def infer_fields(paths: Iterable[str], columns: Iterable[str]) -> list[pa.Field]
             if key not in taken:
                 seen.setdefault(key, set()).update([] if value is None else [value])
     return [
-        pa.field(key, pa.int32() if values and all(map(_is_int32, values)) else pa.string())
+        pa.field(key, pa.int32() if values and all(map(is_int32, values)) else pa.string())
         for key, values in seen.items()
     ]
 
@@ -67,7 +68,7 @@ def typed(path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
         if text is None:
             scalars[field.name] = pa.scalar(None, field.type)
         elif field.type == pa.int32():
-            if not _is_int32(text):
+            if not is_int32(text):
                 return None
             scalars[field.name] = pa.scalar(int(text), pa.int32())
         else:
@@ -118,4 +119,4 @@ def may_hold(folder: str, wanted: Sequence[Mapping[str, str | None]]) -> bool:
 def _is_same(value: str | None, wanted: str | None) -> bool:
     if value is None or wanted is None:
         return value is wanted
-    return value == wanted or (_is_int32(value) and _is_int32(wanted) and int(value) == int(wanted))
+    return value == wanted or (is_int32(value) and is_int32(wanted) and int(value) == int(wanted))
