@@ -69,6 +69,21 @@ def test_a_table_partitioned_by_bytes_is_refused(tmp_path):
         zb.build_index(tmp_path, "u")
 
 
+def test_a_table_that_is_updated_while_it_is_read_is_read_again(root, monkeypatch):
+    table = DeltaTable(root)
+    index = build(root, "u")
+    write_deltalake(root, rows(900, 901), mode="append")
+
+    def files_before(*arguments: Any) -> object:
+        files = files_of(*arguments)
+        table.update_incremental()
+        return files
+
+    files_of = delta._files
+    monkeypatch.setattr(delta, "_files", files_before)
+    assert zb.open_index(index.location, dataset=table).to_table(user(900)).num_rows == 1
+
+
 def test_an_empty_text_as_partition_value_is_null_as_the_protocol_says(tmp_path):
     write_deltalake(tmp_path, rows(0, 2, p=["", "x"]), partition_by=["p"])
     index = build(tmp_path)

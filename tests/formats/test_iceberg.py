@@ -41,6 +41,8 @@ from tests.iceberg_log import commit_deletes, delete_rows
 from tests.s3 import S3Server
 from tests.tables import ROWS_PER_ZONE, assert_same, catalog_in, rows, user
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError, ZoneBloomError
+from zonebloom.formats.iceberg import snapshot as snapshots
+from zonebloom.formats.iceberg.snapshot import planned
 from zonebloom.ground.reasons import ReasonCode
 
 
@@ -190,6 +192,35 @@ def test_files_of_a_migrated_table_lack_their_partition_column(catalog, place):
     assert by_day.search("day = 2").kept.rows == 0
     assert by_day.exists("day", [1, 2], exact=True).to_pylist() == [True, False]
     assert by_day.verify(sample=1.0).is_sound
+
+
+def test_another_name_mapping_makes_another_column(catalog, place):
+    """Of files without ids the table's mapping says which columns they have."""
+    table = migrated(catalog, IntegerType(), pa.array([1] * 20, pa.int32()))
+    index = build(table, place, ["id", "u"])
+    corrected = [{"field-id": number, "names": [name]} for number, name in ((1, "old_id"), (2, "no_u"), (3, "day"))]
+    with table.transaction() as changes:
+        changes.set_properties({"schema.name-mapping.default": json.dumps(corrected)})
+    assert index.to_table(user(7)).num_rows == 0
+    assert index.to_table("u IS NULL").num_rows == 20
+    assert index.to_table("id = 7").num_rows == 1
+    assert index.refresh().num_files_added == 1
+    assert index.search("u IS NULL").kept.rows == 20
+
+
+def test_a_table_that_is_refreshed_while_it_is_read_is_read_again(table, place, monkeypatch):
+    index = build(table, place)
+    catalog_has = table.catalog.load_table(table.name())
+    catalog_has.append(rows(900, 901))
+
+    def planned_before(read: Table) -> object:
+        tasks = planned(read)
+        table.refresh()
+        return tasks
+
+    monkeypatch.setattr(snapshots, "planned", planned_before)
+    index = zb.open_index(index.location, dataset=table)
+    assert [index.to_table(user(900)).num_rows for _ in range(2)] == [0, 1]
 
 
 def test_a_double_of_the_log_is_no_value_of_a_file(catalog, place):

@@ -72,8 +72,9 @@ class DeltaDataset(TableDataset):
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The newest version, or the version that the given `DeltaTable` has loaded."""
         if self._table is not None:
-            is_same = last is not None and last.identity == _identity(self._table)
-            return last if last is not None and is_same else _snapshot(self._table, self.store)
+            while last is None or last.identity != _identity(self._table):  # another thread may update it
+                last = _snapshot(self._table, self.store)
+            return last
         if last is not None and self._last_entry is not None and self._last_entry == self._entry(last.identity[2]):
             return last
         started = time.time_ns()
@@ -141,13 +142,13 @@ def _identity(table: DeltaTable, entry: object = None) -> tuple[Any, ...]:
 
 def _snapshot(table: DeltaTable, store: Store, entry: object = None) -> TableSnapshot:
     """The version that `table` has loaded from the log's `entry`."""
-    location = store.location
+    location, identity = store.location, _identity(table, entry)
     features = _reader_features(table, location)
     mode = table.metadata().configuration.get(f"{_MAPPING}.mode", "none")
     if mode not in ("none", "name", "id"):
         raise DataFileError(f"{_MAPPING}.mode of {location} must be none, name or id", got=mode)
     names = _names(table.schema().to_json(), mode)
-    version = table.version()
+    version = identity[2]
     with _explained(location, "the log"):
         arrow = pa.schema([field.remove_metadata() for field in pa.schema(table.schema().to_arrow())])
         files = _files(table, location, names.name_of)
@@ -157,7 +158,7 @@ def _snapshot(table: DeltaTable, store: Store, entry: object = None) -> TableSna
         deletes()  # deltalake may fail with other features: an error now is better than at the first scan
     return TableSnapshot(
         location,
-        _identity(table, entry),
+        identity,
         declared,
         files,
         partial(_open, store),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,20 @@ class Names:
 
     def __init__(self, table: Table) -> None:
         schema = table.schema()
-        fields = [schema.find_field(name) for name in schema.column_names]
-        self._by_id = {field.field_id: field.name for field in fields}
+        self._full = {schema.find_field(name).field_id: name for name in schema.column_names}
+        self._by_id = {field_id: schema.find_field(field_id).name for field_id in self._full}
         self._location = table.location()
         self._by_path: dict[tuple[str, ...], int] | None = None
         mapping = table.name_mapping()
         if mapping is not None:
             self._by_path = dict(_mapped(mapping, ()))
+
+    def ids(self) -> dict[str, str]:
+        """What each column is below its name: its field id, and where it is in files without ids."""
+        places: dict[int, list[str]] = {field_id: [str(field_id)] for field_id in self._by_id}
+        for path, field_id in sorted((self._by_path or {}).items()):
+            places.get(field_id, []).append(json.dumps(path))
+        return {name: " ".join(places[field_id]) for field_id, name in self._full.items()}
 
     def name_of(self, stored: StoredName) -> str | None:
         """The table's name of a stored column; None if the table has dropped the column."""

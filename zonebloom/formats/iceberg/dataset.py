@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.formats.iceberg.library import explained, is_of_store, pyiceberg_tables
@@ -65,7 +66,7 @@ class IcebergDataset(TableDataset):
 
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The current snapshot of the loaded metadata, or of the newest metadata in the folder or the catalog."""
-        table = self.table()
+        table = copy(self.table())  # another thread may refresh it
         if last is not None and last.identity == identity_of(table):
             return last
         described = {"metadata": self._metadata, "catalog": self._catalog, "name": self._name}

@@ -59,21 +59,20 @@ def snapshot_of(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
                 do="rewrite its data files with the engine that wrote them",
             ) from error
     identities = Identities(table, arrow)
-    naming = Names(table).name_of
+    names = Names(table)
     files: dict[str, TableFile] = {}
     for logged in (task.file for task in tasks):
         path, origin = relative_path(logged.file_path, location), origins[logged.file_path]
-        files[path] = _file(logged, origin, identities, naming, location)
+        files[path] = _file(logged, origin, identities, names.name_of, location)
     if len(files) != len(tasks):
         raise DataFileError(f"a snapshot of {location} must list each file once", got="some twice")
     with_deletes = [task for task in tasks if task.delete_files]
-    ids = {name: str(schema.find_field(name).field_id) for name in schema.column_names}
     constant = [field for field in arrow if field.name in identities.columns and not pa.types.is_floating(field.type)]
     state = {"snapshot_id": table.metadata.current_snapshot_id}
     return TableSnapshot(
         location,
         identity_of(table),
-        Declared(arrow, (), ids, state, tuple(field.name for field in constant)),
+        Declared(arrow, (), names.ids(), state, tuple(field.name for field in constant)),
         dict(sorted(files.items())),
         partial(opened, table.io),
         partial(deleted_rows, table.io, location, with_deletes) if with_deletes else None,
