@@ -18,6 +18,7 @@ import zonebloom as zb
 from tests.tables import assert_same, build, rows, user
 from tests.whole.test_every_type import COLUMNS
 from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.formats import lance as lance_tables
 from zonebloom.ground.reasons import ReasonCode
 
 
@@ -238,6 +239,21 @@ def test_an_object_follows_a_table_that_is_made_anew_with_as_many_versions(root)
     given.checkout_latest()
     assert given.version == 1
     assert (index.to_table(user(1007)).num_rows, index.to_table(user(7)).num_rows) == (1, 0)
+
+
+def test_a_version_that_could_not_be_read_is_read_by_the_next_search(root, monkeypatch):
+    given = lance.dataset(str(root))
+    index = zb.open_index(build(given).location, dataset=given)
+    given.insert(rows(1000, 1001))
+
+    def unreadable(*_: object) -> None:
+        raise DataFileError("not now")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(lance_tables, "_snapshot", unreadable)
+        with pytest.raises(DataFileError, match="not now"):
+            index.to_table(user(1000))
+    assert index.to_table(user(1000)).num_rows == 1
 
 
 def test_what_only_parquet_files_have_is_refused_by_name(root):

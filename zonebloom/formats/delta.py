@@ -61,7 +61,6 @@ class DeltaDataset(TableDataset):
         super().__init__(store.location)
         self.store = store
         self._table = table
-        self._last_entry: Fingerprint | None = None
 
     @classmethod
     def of_table(cls, table: DeltaTable) -> DeltaDataset:
@@ -75,14 +74,15 @@ class DeltaDataset(TableDataset):
             while last is None or last.identity != _identity(self._table):  # another thread may update it
                 last = _snapshot(self._table, self.store)
             return last
-        if last is not None and self._last_entry is not None and self._last_entry == self._entry(last.identity[2]):
+        if last is not None and last.seen is not None and last.seen == self._entry(last.identity[2]):
             return last
         started = time.time_ns()
         table = _opened(self.store)
         entry = self._entry(table.version())
         is_settled = entry is not None and (entry.etag is not None or entry.mtime_ns + _SETTLED_NS < started)
-        self._last_entry = entry if is_settled else None
-        return _snapshot(table, self.store, entry or started)
+        snapshot = _snapshot(table, self.store, entry or started)
+        snapshot.seen = entry if is_settled else None
+        return snapshot
 
     def table(self) -> DeltaTable:
         """The loaded table, or the newest version."""

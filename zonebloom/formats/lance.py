@@ -73,8 +73,6 @@ class LanceDataset(TableDataset):
             )
         self.storage_options: dict[str, str] = dict(storage_options or {})
         self._table = table
-        self._stamp: tuple[int, int] | None = None
-        self._manifest = b""
 
     @classmethod
     def of_table(cls, table: LanceTable) -> LanceDataset:
@@ -98,21 +96,23 @@ class LanceDataset(TableDataset):
         """The newest version, or the version that the given table has loaded; `last` if nothing changed."""
         if self._table is not None:
             manifest = manifest_of(self._table)  # a table that was made anew, or a branch, may have the same version
-            if last is not None and manifest == self._manifest:
+            if last is not None and manifest == last.seen:
                 return last
-            self._manifest = manifest
             table = self._table.checkout_version(self._table.version)  # another object, which never moves
             table._default_scan_options = None  # noqa: SLF001 - they leave rows out, or order them otherwise
-            return _snapshot(table, self.location)
+            snapshot = _snapshot(table, self.location)
+            snapshot.seen = manifest
+            return snapshot
         stamp = self._stamp_now()
-        if last is not None and stamp is not None and stamp == self._stamp:
+        if last is not None and stamp is not None and stamp == last.seen:
             return last
         started = time.time_ns()
         with explained(self.location, "the Lance table "):
             opened = lance_library().dataset(self.location, storage_options=self.storage_options or None)
         snapshot = _snapshot(opened, self.location)
-        self._stamp = stamp if stamp is not None and stamp[0] + _SETTLED_NS < started else None
-        return last if last is not None and last.identity == snapshot.identity else snapshot
+        current = last if last is not None and last.identity == snapshot.identity else snapshot
+        current.seen = stamp if stamp is not None and stamp[0] + _SETTLED_NS < started else None
+        return current
 
     def _stamp_now(self) -> tuple[int, int] | None:
         """A stamp of a local table that changes with each commit; None for remote tables, or if it cannot be read."""

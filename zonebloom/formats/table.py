@@ -86,6 +86,8 @@ class TableSnapshot:
     """Whether the index may be in the folder of the table, and is by default."""
     store: Store | None = None
     """The store at `location`, if `opener` reads from it."""
+    seen: object = None
+    """What a short look at the table gave when this version was read; while it gives that, the version is current."""
     _deleted: Mapping[str, NDArray[np.int64]] | None = None
 
     def __eq__(self, other: object) -> bool:
