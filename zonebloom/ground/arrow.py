@@ -8,6 +8,7 @@ does not need them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -158,16 +159,24 @@ def without_views(arrow_type: pa.DataType) -> pa.DataType:
 
     pyarrow 26 has no kernels that filter or take views.
     """
-    if pa.types.is_string_view(arrow_type):
+    return with_leaves(arrow_type, _without_view)
+
+
+def _without_view(leaf: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(leaf):
         return pa.large_string()
-    if pa.types.is_binary_view(arrow_type):
-        return pa.large_binary()
+    return pa.large_binary() if pa.types.is_binary_view(leaf) else leaf
+
+
+def with_leaves(arrow_type: pa.DataType, leaf_type: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The same type with other leaves, also within lists, maps, structs and dictionaries."""
     if pa.types.is_dictionary(arrow_type):
-        return pa.dictionary(arrow_type.index_type, without_views(arrow_type.value_type), arrow_type.ordered)
+        value_type = with_leaves(arrow_type.value_type, leaf_type)
+        return pa.dictionary(arrow_type.index_type, value_type, arrow_type.ordered)
     if not pa.types.is_nested(arrow_type):
-        return arrow_type
+        return leaf_type(arrow_type)
     inner = [arrow_type.field(number) for number in range(arrow_type.num_fields)]
-    plain = [field.with_type(without_views(field.type)) for field in inner]
+    plain = [field.with_type(with_leaves(field.type, leaf_type)) for field in inner]
     if plain == inner:
         return arrow_type
     if pa.types.is_struct(arrow_type):

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from zonebloom.ground.arrow import is_bytes, is_number, is_text, plain_array, unwrapped
+from zonebloom.ground.arrow import is_bytes, is_number, is_text, plain_array, unwrapped, with_leaves
 
 _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 
@@ -41,7 +41,15 @@ def _has_values_of(values: pa.Array | pa.ChunkedArray, converted: pa.Array | pa.
         return True
     sides = ([side] if isinstance(side, pa.Array) else side.chunks for side in (values, converted))
     before, after = (pa.chunked_array(list(map(plain_array, chunks))) for chunks in sides)
-    return bool(after.cast(before.type).equals(before))
+    after = after.cast(before.type)
+    bits = with_leaves(before.type, _bits)
+    held, own = (pa.chunked_array([chunk.view(bits) for chunk in side.chunks], bits) for side in (after, before))
+    return bool(held.equals(own))
+
+
+def _bits(leaf: pa.DataType) -> pa.DataType:
+    """Floats as integers, since no NaN equals another."""
+    return {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[leaf.bit_width] if pa.types.is_floating(leaf) else leaf
 
 
 def some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], of_file: pa.DataType, wanted: pa.DataType) -> bool:
