@@ -298,6 +298,20 @@ def test_an_output_replaces_nothing_unless_it_is_told_to(lake, run, tmp_path):
         assert err == f"wrote {pq.read_metadata(output).num_rows:,} {what} to {output}\n"
 
 
+def test_times_of_day_are_printed_to_the_nanosecond(tmp_path, run):
+    times = pa.array([1, None, 86_399_999_999_999], pa.time64("ns"))
+    nested = pa.StructArray.from_arrays([times], ["t"])
+    pq.write_table(pa.table({"id": [1, 2, 3], "t": times, "s": nested}), tmp_path / "a.parquet")
+    zb.build_index(tmp_path / "a.parquet", ["id", "t"])
+    printed = [
+        json.loads(line) for line in run("scan", tmp_path / "a.parquet", "-w", "id > 0", "-f", "json").out.splitlines()
+    ]
+    assert [row["t"] for row in printed] == ["00:00:00.000000001", None, "23:59:59.999999999"]
+    assert [(row["s"] or {}).get("t") for row in printed] == [row["t"] for row in printed]
+    asked = run("exists", tmp_path / "a.parquet", "-c", "t", "--values", "-", "--exact", stdin=b"23:59:59.999999999\n")
+    assert asked.out.split()[-1] == "true"
+
+
 def test_names_of_columns_are_a_line_of_csv(tmp_path, run):
     pq.write_table(pa.table({"a,b": [1], "c": [2], "d": [3]}), tmp_path / "x.parquet")
     zb.build_index(tmp_path, "c")

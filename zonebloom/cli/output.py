@@ -117,11 +117,19 @@ def printable(value: Any) -> Any:
 
 def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """The rows of `batch`. Times that Python cannot represent (nanoseconds, or after the year 9999) are text."""
+    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
+
+    from zonebloom.ground.arrow import python_value, with_leaves  # noqa: PLC0415 - as above
+
+    def without_cuts(leaf: pa.DataType) -> pa.DataType:
+        return pa.string() if leaf == pa.time64("ns") else leaf  # pyarrow 26 cuts times of day to microseconds
+
+    kinds = [field.with_type(with_leaves(field.type, without_cuts)) for field in batch.schema]
+    if kinds != list(batch.schema):
+        batch = batch.cast(pa.schema(kinds))
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
     except (ValueError, OverflowError):
-        from zonebloom.ground.arrow import python_value  # noqa: PLC0415 - rarely needed
-
         names = batch.schema.names
         rows = [{name: python_value(batch[name][i]) for name in names} for i in range(batch.num_rows)]
     return rows
