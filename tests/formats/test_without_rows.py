@@ -253,6 +253,22 @@ def test_required_fields_below_nulls_stay(tmp_path):
     assert pl.read_parquet(copy)["one"].to_list() == [values[number] for number in (0, 1, 3, 4)]
 
 
+def test_ordered_categories_keep_their_order_and_lose_those_without_rows(tmp_path):
+    order = ["low", "mid", "high", "top"]
+    texts = ["top", "high", "low", "mid", None, "high", "mid", "low", "top"]
+    values = pa.array([None if text is None else order.index(text) for text in texts], pa.int8())
+    column = pa.DictionaryArray.from_arrays(values, pa.array(order), ordered=True)
+    pq.write_table(pa.table({"level": column}), tmp_path / "a.parquet", row_group_size=3)
+    copy = without(tmp_path / "a.parquet", np.array([0, 2, 5, 8]))
+    levels = pq.read_table(copy)["level"].to_pandas()
+    assert levels.dropna().tolist() == ["high", "mid", "mid", "low"]
+    assert list(levels.cat.categories) == ["low", "mid", "high"]  # low has a row in the last row group alone
+    assert levels.cat.ordered
+    with contextlib.closing(pq.ParquetFile(copy, read_dictionary=["level"])) as file:
+        dictionaries = [file.read_row_group(group)["level"].chunk(0).dictionary.to_pylist() for group in range(3)]
+    assert dictionaries == [["low", "mid", "high"]] * 3  # without the value that was erased
+
+
 def test_an_encrypted_file_is_refused(tmp_path):
     path = tmp_path / "a.parquet"
     write_encrypted(path, rows().select(["key", "flag"]), ["flag"])

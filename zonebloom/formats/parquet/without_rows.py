@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.formats.parquet import thrift
@@ -150,6 +151,8 @@ class _Copy:
             for leaf, order in zip(leaves, orders or [{_BY_TYPE: {}}] * len(leaves), strict=True)
         ]
         self._metadata = metadata_of(self._physical_footer())
+        self._categories: dict[int, pa.Array] = {}
+        """By leaf, the ordered categories that a row which stays has, in their order, which is a part of the values."""
 
     def _physical_footer(self) -> bytes:
         schema = physical_schema(self._old.footer.fields)
@@ -161,6 +164,11 @@ class _Copy:
         self._out.write(_MAGIC)
         groups: list[tuple[_Fields, list[_Chunk]]] = []
         bounds = np.cumsum([0, *self._old.footer.row_group_rows])
+        is_kept = np.ones(bounds[-1], np.bool_)
+        is_kept[rows] = False
+        for stored, field in zip(self._old.footer.fields, self._old.footer.schema, strict=True):
+            if pa.types.is_dictionary(field.type) and field.type.ordered:
+                self._categories[stored.leaves.start] = self._categories_of(stored.leaves.start, is_kept)
         for group, (first, stop) in enumerate(itertools.pairwise(bounds.tolist())):
             inside = rows[slice(*np.searchsorted(rows, (first, stop)))] - first
             if len(inside) < stop - first:
@@ -230,8 +238,7 @@ class _Copy:
 
     def _cut(self, group: int, leaf: int, old: _Chunk, is_kept: NDArray[np.bool_]) -> tuple[_Chunk, Any]:
         """A chunk without the rows that are not kept, written as the old one was; and its pages."""
-        file = pq.ParquetFile(self._source.arrow_file(), metadata=self._metadata, pre_buffer=False)
-        values = file.reader.read_row_group(group, [leaf], use_threads=False)
+        values = self._file().reader.read_row_group(group, [leaf], use_threads=False)
         if values.num_rows != len(is_kept):
             raise ThriftError(f"{values.num_rows} rows in row group {group}")
         kept = values.filter(pa.array(is_kept))
@@ -240,8 +247,9 @@ class _Copy:
         kept = pa.table([_retyped(kept.column(0), field.type)], schema=pa.schema([field]))
         sink = pa.BufferOutputStream()
         has_bounds = self._orders[leaf] is not None and not any(map(_has_nan, map(_leaf_values, kept.column(0).chunks)))
-        with pq.ParquetWriter(sink, kept.schema, **self._settings(old, leaf, has_bounds=has_bounds)) as writer:
-            writer.write_table(kept, row_group_size=kept.num_rows)
+        written = _listed(kept, self._categories[leaf]) if leaf in self._categories else kept
+        with pq.ParquetWriter(sink, written.schema, **self._settings(old, leaf, has_bounds=has_bounds)) as writer:
+            writer.write_table(written, row_group_size=kept.num_rows)
         new_file = _parsed(sink.getvalue(), self._source.path)
         if len(new_file.groups) != 1:
             raise ThriftError(f"row group {group} of more rows than pyarrow writes in one")
@@ -261,6 +269,20 @@ class _Copy:
         if Chunk.FILE_OFFSET in old.fields:
             new.fields.setdefault(Chunk.FILE_OFFSET, old.fields[Chunk.FILE_OFFSET])
         return new, pages
+
+    def _file(self, **reading: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(self._source.arrow_file(), metadata=self._metadata, pre_buffer=False, **reading)
+
+    def _categories_of(self, leaf: int, is_kept: NDArray[np.bool_]) -> pa.Array:
+        """The categories of a leaf that a row which is kept has, in the order in which its dictionaries have them."""
+        reader = self._file(read_dictionary=[self._metadata.schema.column(leaf).path]).reader
+        known: dict[bytes, None] = {}
+        used: set[bytes | None] = set()
+        for group, (first, stop) in enumerate(itertools.pairwise(np.cumsum([0, *self._old.footer.row_group_rows]))):
+            column = reader.read_row_group(group, [leaf], use_threads=False).column(0)
+            known |= dict.fromkeys(itertools.chain(*(chunk.dictionary.to_pylist() for chunk in column.chunks)))
+            used.update(column.filter(pa.array(is_kept[first:stop])).unique().to_pylist())
+        return pa.array([category for category in known if category in used], pa.binary())
 
     def _settings(self, old: _Chunk, leaf: int, *, has_bounds: bool) -> dict[str, Any]:
         """What tells pyarrow to write a chunk like the old one."""
@@ -324,6 +346,13 @@ def _retyped(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     imported = pa.Array._import_from_c_capsule  # noqa: SLF001 - what is public takes an object with both capsules
     chunks = [imported(wanted.__arrow_c_schema__(), chunk.__arrow_c_array__()[1]) for chunk in values.chunks]
     return pa.chunked_array(chunks, wanted)
+
+
+def _listed(values: pa.Table, dictionary: pa.Array) -> pa.Table:
+    """The same column by places in `dictionary`, which pyarrow writes as it is."""
+    chunks = values.column(0).chunks
+    listed = [pa.DictionaryArray.from_arrays(pc.index_in(chunk, dictionary), dictionary) for chunk in chunks]
+    return pa.table([pa.chunked_array(listed)], schema=pa.schema([values.schema[0].with_type(listed[0].type)]))
 
 
 def _leaf_values(array: pa.Array) -> pa.Array:
