@@ -437,6 +437,20 @@ def test_an_old_frame_reads_files_that_changed_since(spark, small_lake):
         assert len(shown(ZoneBloom(spark).read(frame).where("key = 'k-1-7'"))) == number
 
 
+def test_a_cached_frame_of_the_same_files_is_not_read(any_spark, small_lake):
+    lake = ZoneBloom(any_spark).read(str(small_lake))
+    cached = lake.toDF().cache()
+    for part in small_lake.glob("*.parquet"):
+        any_spark.read.parquet(f"file://{part}").cache().count()
+    assert cached.count() == 1200
+    write(small_lake / "part-0.parquet", {"key": ["k-5-7", "k-new"]})
+    for way in ("plain", "files", "row_ranges", "driver"):
+        assert lake.where("key = 'k-5-7'", method=way).count() == 2, way
+        assert lake.where("key = 'k-new'", method=way).count() == 1, way
+    assert lake.count() == 1002
+    assert cached.count() == 1200
+
+
 def test_files_that_spark_skips_are_skipped(spark, tmp_path):
     flat, keyed = tmp_path / "flat", tmp_path / "keyed"
     for root, inner in ((flat, ""), (keyed, "day=1/")):

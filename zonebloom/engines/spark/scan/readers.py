@@ -13,7 +13,9 @@ import re
 from collections.abc import Callable, Mapping
 from functools import reduce
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
@@ -100,7 +102,9 @@ class SparkReader:
 
     def whole(self, view: View, schema: StructType, _: StructType) -> DataFrame:
         """All rows, with all columns of `schema`: Spark reads those that are used."""
-        return _ordered(self.plain(view.listing, schema), schema) if self.table is None else self.table.frame
+        if self.table is not None:
+            return self.table.frame
+        return _ordered(self.plain(view.listing, schema, options=_uncached()), schema)
 
     def guarded(self, frame: DataFrame, view: View, schema: StructType) -> DataFrame:
         """`frame` with what is read in its analyzed plan, so that Spark refuses to overwrite it. It costs no job."""
@@ -132,7 +136,13 @@ class SparkReader:
             )
 
     def plain(
-        self, listing: Mapping[str, Any], schema: StructType | None = None, *, scheme: str = "file://", end: str = ""
+        self,
+        listing: Mapping[str, Any],
+        schema: StructType | None = None,
+        *,
+        scheme: str = "file://",
+        end: str = "",
+        options: Mapping[str, str] = MappingProxyType({}),
     ) -> DataFrame:
         """The read that a user would write. With a schema Spark infers none, which saves a job.
 
@@ -142,13 +152,17 @@ class SparkReader:
             The start of a path of this machine: `/lake`, `file:/lake` and `file:///lake` are different to Spark.
         end
             The end of the path of a folder: `/lake/` is another one to Spark, too.
+        options
+            More options of the read.
 
         Raises
         ------
         DataFileError
             The data set is a list of files, and all of them are gone.
         """
-        reader = self.spark.read if schema is None else self.spark.read.schema(schema)
+        reader = self.spark.read.options(**options)
+        if schema is not None:
+            reader = reader.schema(schema)
         if self.dataset.layout == "folder":
             return reader.parquet(_spelled(url_of(self.dataset.location), scheme) + end)
         if self.dataset.layout == "files":
@@ -205,13 +219,19 @@ class SparkReader:
 
     def files(self, paths: tuple[str, ...], schema: StructType) -> DataFrame:
         """The rows of some files, by Spark itself: scans of few files each, which Spark lists without a job."""
-        reader = self.spark.read.schema(schema).option("basePath", url_of(self.dataset.location))
+        options = {"basePath": url_of(self.dataset.location), **_uncached()}
+        reader = self.spark.read.schema(schema).options(**options)
         chunks = [paths[first : first + _CHUNK] for first in range(0, len(paths), _CHUNK)]
         frames = [reader.parquet(*map(self._path, chunk)) for chunk in chunks]
         return _ordered(reduce(DataFrame.unionAll, frames), schema)
 
     def _path(self, path: str) -> str:
         return escaped(url_of(self.dataset.absolute(path)))
+
+
+def _uncached() -> dict[str, str]:
+    """An option that no other read has: Spark gives a cached frame for one with equal files and options."""
+    return {"zonebloom.read": uuid4().hex}
 
 
 def _ordered(frame: DataFrame, schema: StructType) -> DataFrame:

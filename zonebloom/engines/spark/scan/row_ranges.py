@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
 from zonebloom.bloom.selection import RowSelection
@@ -68,7 +68,11 @@ def map_candidates(
             got=f"{both} in both",
             do="use read(path).where(condition), or leave the column out by columns=",
         )
-    return read_rows(spark, layout, rows, asked, function=function, schema=schema, result=result)
+    mapped = read_rows(spark, layout, rows, asked, function=function, schema=schema, result=result)
+    if table is None:
+        return mapped
+    nulls = (functions.lit(None).cast(field.dataType).alias(field.name) for field in mapped.schema)
+    return mapped.unionAll(table.frame.where("false").select(*nulls))  # Spark refuses to overwrite what a plan names
 
 
 def read_rows(
