@@ -319,12 +319,35 @@ def test_fields_of_structs_come_and_go(catalog, place):
     assert index.search("s.city = 'city 27'").num_zones_kept == 1
 
 
+def swap_names(table: Table) -> None:
+    for old, new in (("u", "other"), ("v", "u"), ("other", "v")):
+        table.update_schema().rename_column(old, new).commit()
+
+
+def test_a_refresh_of_the_table_before_names_were_swapped_does_not_mix_with_one_after_it(catalog, place):
+    table = table_of(catalog, rows(0, 40, v=[f"v{i}" for i in range(40)]))
+    index = build(table, place)
+    table.append(rows(100, 140, v=[f"v{i}" for i in range(100, 140)]))
+    before = [zb.open_index(index.location, dataset=catalog.load_table("db.t"))]
+    before[0].view()
+    swap_names(table)
+
+    def refresh_the_other(_: object) -> None:
+        if before:
+            before.pop().refresh()
+
+    index = zb.open_index(index.location, dataset=table)
+    index.refresh(progress=refresh_the_other)
+    assert not before
+    assert index.verify(sample=1.0).is_sound
+    assert [index.search(f"u = 'v{i}'").num_zones_kept for i in (7, 107)] == [1, 1]
+    assert_agrees(index, table)
+
+
 def test_swapped_names_are_read_whole_until_a_refresh_makes_them_anew(catalog, place):
     table = table_of(catalog, rows(0, 40, v=[f"v{i}" for i in range(40)]))
     index = build(table, place, ["u", "v"])
-    table.update_schema().rename_column("u", "other").commit()
-    table.update_schema().rename_column("v", "u").commit()
-    table.update_schema().rename_column("other", "v").commit()
+    swap_names(table)
     result = index.search("u = 'v7'")
     assert ReasonCode.COLUMN_NOT_INDEXED in {reason.code for reason in result.reasons}
     assert index.to_table("u = 'v7'")["id"].to_pylist() == [7]

@@ -225,12 +225,13 @@ class Rebase:
         ids = {name: column_id(name, now) for name in rebuilt} if now else {}
         for entry in self.current.columns:
             name = entry.name
-            if name in rebuilt:
-                continue
             own_id = earlier_ids.get(name, name)
-            if any(change.entry.name == name for change in self.change.columns) and column_id(name, now) != own_id:
+            is_rebuilt = name in rebuilt  # then the other commit's segments stay
+            is_changed = any(change.entry.name == name for change in self.change.columns)
+            is_first = is_rebuilt and self.current.version == self.base.version
+            if is_changed and not is_first and column_id(name, now) != own_id:
                 raise self._overlap(f"column {name} of the table")
-            if name in earlier_ids:
+            if name in earlier_ids and not is_rebuilt:
                 ids[name] = own_id
         return ids
 
