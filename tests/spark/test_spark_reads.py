@@ -595,6 +595,15 @@ def test_a_local_relation_keeps_the_rows_after_an_empty_batch(any_spark):
     assert local_frame(any_spark, table, schema).count() == 3
 
 
+def test_a_local_relation_may_be_of_a_part_of_maps_with_nulls(any_spark):
+    inner = types.MapType(types.StringType(), types.LongType())
+    schema = types.StructType([types.StructField("m", types.MapType(types.StringType(), inner))])
+    held = [[], None, [("a", None)], [("a", [("b", 1)])]]
+    maps = pa.array(held, pa.map_(pa.string(), pa.map_(pa.string(), pa.int64())))
+    read = local_frame(any_spark, pa.table({"m": maps}).slice(1), schema).collect()
+    assert [row.m for row in read] == [None, {"a": None}, {"a": {"b": 1}}]
+
+
 # --- jobs, lists, threads ---------------------------------------------------------------------------------------------
 
 

@@ -209,6 +209,7 @@ PRUNED = {
     "SELECT r FROM events WHERE u = concat('0-', second(now()))": 0,
     "SELECT r, rand(11) < 0.5 AS is_small FROM events WHERE u IN ('0-7', '1-9')": 0,
     "SELECT r FROM events WHERE u = date_format(CAST('today' AS DATE), 'yyyy')": 0,
+    "SELECT r FROM events WHERE u = date_format(DATE 'today', 'yyyy')": 0,
     "SELECT r FROM events WHERE u = date_format(CAST(concat('to', 'day') AS DATE), 'yyyy')": 0,
     "SELECT r FROM (SELECT * FROM events WHERE u = '0-7') TABLESAMPLE (50 PERCENT) REPEATABLE (5)": 0,
 }

@@ -208,6 +208,11 @@ class Query:
         fields = {**self.frames, **{f"{_SCAN}{number}": frame for number, frame in enumerate(scans)}}
         return _run(self.spark, self.text, self.args, fields)
 
+    @property
+    def texts(self) -> str:
+        """Its text, and those of views: `DATE 'today'` is a day in each plan, but not the same one tomorrow."""
+        return "\n".join([self.text, *(scan.of.texts for scan in self.scans if isinstance(scan.of, Query))])
+
     def leaves(self) -> Iterator[tuple[DataFrame, Lake]]:
         """The indexed tables that it reads, also through views: each with the frame that Spark reads for it."""
         for scan in self.scans:
@@ -236,7 +241,7 @@ class Query:
         places = range(len(lakes))
         unknown = [opaque(self.spark, lakes[place].schema, f"{_SCAN}{place}") for place in places]
         analyzed, plan = plans(self.over(iter(unknown)))
-        if plan is None or _OF_READS.search(plan) or _OF_MOMENT.search(analyzed):
+        if plan is None or _OF_READS.search(plan) or _OF_MOMENT.search(analyzed + self.texts):
             return [None for _ in places]
         guesses = [_guess(plan, place, lakes[place]) for place in places]
 

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
@@ -31,6 +32,7 @@ from zonebloom.engines.spark.scan.row_ranges import read_rows
 from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.engines.spark.versions import frame_of
 from zonebloom.formats import ParquetDataset
+from zonebloom.ground.arrow import from_numpy
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError
 from zonebloom.search.view import View
 
@@ -246,12 +248,13 @@ def _spelled(url: str, scheme: str) -> str:
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
     """A frame of `table`, which Spark filters while it plans, without a job.
 
-    The chunks are joined first: Spark 4.3 drops the rows that follow an empty record batch. Spark refuses structs
-    and lists without rows, so an empty relation of the schema is made.
+    The rows are copied into one chunk: Spark 4.3 drops the rows that follow an empty record batch, and PySpark refuses
+    maps with nulls that are a part of others. Spark refuses structs and lists without rows, so an empty relation of
+    the schema is made.
     """
     if not table.num_rows:
         return spark.createDataFrame([], schema)
-    return frame_of(spark, table.combine_chunks(), schema)
+    return frame_of(spark, table.take(from_numpy(np.arange(table.num_rows), pa.int64())).combine_chunks(), schema)
 
 
 Reader: TypeAlias = SparkReader | RangeReader
