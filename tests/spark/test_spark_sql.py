@@ -298,7 +298,10 @@ def test_lakes_are_fields_of_a_query(any_spark, root):
         few = lake.select("r")  # u is a column of users alone
         assert shown(zb.sql(text, few=few)) == shown(any_spark.sql(text, few=few.toDF()))
     lake.createOrReplaceTempView("lake")
-    assert zb.sql("SELECT r FROM lake WHERE u = '1-8'").collect()[0].r == 8
+    found = zb.sql("SELECT r FROM lake WHERE u = '1-8'")
+    assert found.collect()[0].r == 8
+    assert "FileScan" not in explained(found), "the view is pruned"
+    assert zb.read(lake.toDF()).where("u = '1-8'").count() == 1
 
 
 def test_what_is_no_query_runs_as_it_is(any_spark, tables):

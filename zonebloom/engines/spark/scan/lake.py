@@ -224,7 +224,7 @@ class Lake:
     def toDF(self) -> DataFrame:  # noqa: N802 - Spark's name
         """All rows: Spark's plain read, listed now."""
         lake = self._now()
-        return lake._selected(lake._reader.whole(lake._index.view(), lake.full_schema, lake.schema))  # noqa: SLF001 - of its class
+        return lake._selected(lake._reader.shown(lake._index.view(), lake.full_schema, lake.schema))  # noqa: SLF001 - of its class
 
     def count(self) -> int:
         """The number of all rows."""

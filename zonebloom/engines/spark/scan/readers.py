@@ -82,6 +82,8 @@ class RangeReader:
         """All rows, with the columns `needed`."""
         return read_rows(self.spark, Layout(view), view.universe, needed)
 
+    shown = whole
+
     def is_seen(self, listing: Mapping[str, Any]) -> Callable[[str], bool]:
         """Tells whether a file is of the listing."""
         return listing.__contains__
@@ -107,6 +109,12 @@ class SparkReader:
         if self.table is not None:
             return self.table.frame
         return _ordered(self.plain(view.listing, schema, options=_uncached()), schema)
+
+    def shown(self, view: View, schema: StructType, needed: StructType) -> DataFrame:
+        """All rows, as a frame that `sql` and `read` know for the plain read; another one if Spark has cached that."""
+        frame = self.plain(view.listing, schema) if self.table is None else self.table.frame
+        is_cached = self.table is None and (frame.storageLevel.useMemory or frame.storageLevel.useDisk)
+        return self.whole(view, schema, needed) if is_cached else _ordered(frame, schema)
 
     def guarded(self, frame: DataFrame, view: View, schema: StructType) -> DataFrame:
         """`frame` with what is read in its analyzed plan, so that Spark refuses to overwrite it. It costs no job."""
