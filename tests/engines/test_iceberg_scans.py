@@ -117,6 +117,15 @@ def test_a_table_that_goes_on_living_loses_no_row(table, tmp_path):
     assert rows_of(scan) == rows_of(table.scan("number = 3", snapshot_id=old)), "as it was when the scan was made"
 
 
+def test_a_scan_that_is_made_while_another_thread_refreshes_the_table(table, tmp_path, monkeypatch):
+    pruned, scan = iceberg.table(table, index=tmp_path / "index"), Table.scan
+    table.update_schema().rename_column("long", "number").commit()
+    table.update_schema().add_column("long", pruned.schema().find_type("long")).commit()
+    zb.open_index(tmp_path / "index", dataset=table).refresh()
+    monkeypatch.setattr(Table, "scan", lambda *given: (scan(*given), pruned.refresh())[0])
+    assert pruned.scan("long = 3").to_arrow().num_rows == 1
+
+
 def test_position_deletes_hold(table, tmp_path):
     [task] = iceberg.table(table, index=tmp_path / "index").scan("long = 42").plan_files()
     delete_rows(table, tmp_path / "deletes.parquet", {task.file.file_path: range(100)})

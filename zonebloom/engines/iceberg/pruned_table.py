@@ -37,7 +37,8 @@ class PrunedTable(Table):  # type: ignore[misc]  # pyiceberg is not read by mypy
 
     def scan(self, *arguments: Any, **options: Any) -> PrunedScan:
         """As `Table.scan`."""
-        return PrunedScan(**vars(super().scan(*arguments, **options))).of(self, copy(self))
+        as_loaded = copy(self)  # another thread may refresh this one
+        return PrunedScan(**vars(super(PrunedTable, as_loaded).scan(*arguments, **options))).of(self, as_loaded)
 
     def excluded(self, predicate: Predicate, as_loaded: Table) -> set[str]:
         """Paths of data files, below the table if they are, without a row that matches `predicate`."""
