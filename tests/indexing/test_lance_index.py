@@ -26,6 +26,7 @@ from tests.lance_log import overlay
 from zonebloom import errors
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats.lance_index import BLOOM_DETAILS
+from zonebloom.indexing import lance_export
 from zonebloom.lance import audit_lance
 
 ROWS_PER_ZONE = 64
@@ -219,6 +220,22 @@ def test_an_index_of_a_table_that_was_made_anew_is_not_committed(root):
     with pytest.raises(errors.InvalidArgumentError, match="must be of the table that is at"):
         index.export_lance(before, "id")
     assert not lance.dataset(str(root)).describe_indices()
+
+
+def test_a_table_that_is_made_anew_during_an_export_has_no_index(root, monkeypatch):
+    index, zones = zb.build_index(root, "u"), lance_export._zones
+
+    def meanwhile(*arguments):
+        shutil.rmtree(root)
+        write(root, rows(5000, 6000)).delete("id IS NULL")
+        return zones(*arguments)
+
+    monkeypatch.setattr(lance_export, "_zones", meanwhile)
+    with pytest.raises(errors.ConcurrentCommitError, match="another table"):
+        index.export_lance(root, "u")
+    table = lance.dataset(str(root))
+    assert table.describe_indices() == []
+    assert table.to_table(filter="u = 'u5500'").num_rows == 1
 
 
 def test_a_compaction_that_comes_between_ends_the_export_without_a_trace(root):

@@ -237,11 +237,16 @@ def _commit(snapshot: LanceSnapshot, name: str, field_id: int, segments: dict[st
             read_version=snapshot.table.version,
             storage_options=snapshot.storage_options or None,
         )
-        if field_id not in {field.id() for field in table.lance_schema.fields()}:
+        try:
+            _check_place(snapshot)
+            is_there = field_id in {field.id() for field in table.lance_schema.fields()}
+        except (DataFileError, InvalidArgumentError):
+            is_there = False
+        if not is_there:
             table.drop_index(name)
             raise ConcurrentCommitError(
-                f"the column must stay in {snapshot.location} until the table has its index",
-                got="it dropped or cast by another commit",
+                f"table and column must stay at {snapshot.location} until the table has its index",
+                got="a column dropped or cast, or another table",
                 do="the index is removed again: refresh, and repeat",
             )
         return int(table.version)
