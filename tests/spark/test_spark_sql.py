@@ -140,6 +140,13 @@ def test_spark_is_told_how_large_row_ranges_are(spark, root):
             assert ("BroadcastHashJoin" in explained(left.join(other, "r"))) is is_broadcast, condition
 
 
+def test_keys_of_a_partition_column_are_of_its_type(spark, root):
+    lake, day = ZoneBloom(spark).read(str(root)), dt.date(2024, 1, 2)
+    for keys in ([day], ["2024-01-02"], spark.createDataFrame([(day,)], "day date")):
+        assert lake.where_in("day", keys).where("u = '1-7'").count() == 1
+    assert lake.where_in("day", [dt.date(2024, 1, 3)]).count() == 0
+
+
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from zonebloom.engines.spark.pushdown.columns import MAX_LITERALS, column_of, pr
 from zonebloom.engines.spark.pushdown.implied import implies, opaque
 from zonebloom.engines.spark.pushdown.sql_text import COMPARED_LITERALS, predicate_of_text, shortened
 from zonebloom.engines.spark.pushdown.types import Binder, Piece, Target, UnboundError
+from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Predicate
 from zonebloom.predicates.coerce import fit_values
@@ -170,7 +171,8 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, binder: Binder) -> C
     """
     try:
         target = binder.target(path)
-        fit = fit_values(values, target.arrow)
+        is_of_folder = target.kind.startswith("folder")  # the index has texts of such values
+        fit = fit_values(values, arrow_type(target.spark) if is_of_folder else target.arrow)
         reason = fit.reason
     except UnboundError as error:
         reason = error.reason
@@ -180,7 +182,7 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, binder: Binder) -> C
         )
     fitted = fit.values.unique()
     shown = f"{target.name} IN ({len(fitted)} values)"
-    predicate: Predicate = IsIn(target.name, fitted)
+    predicate: Predicate = IsIn(target.name, fitted.cast(target.arrow) if is_of_folder else fitted)
     if has_old(pa.chunked_array([fitted])):
         predicate = Piece(shown, "keys before 1901 may be of another calendar in old files")
     return Condition(shown, predicate, (), (Keys(target, fitted),))
