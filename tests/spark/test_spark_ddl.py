@@ -181,6 +181,7 @@ def test_what_is_read_is_not_overwritten(any_spark, table, tmp_path):
         "nothing": zb.read("kept").where("u = 'no'"),
         "row ranges": zb.read("kept").where(condition, method="row_ranges"),
         "function": zb.map_candidates("kept", condition, lambda batches: batches, "u string, r long"),
+        "function of a path": zb.map_candidates(str(root), condition, lambda batches: batches, "u string, r long"),
         "driver of a path": zb.read(str(root)).where(condition, method="driver"),
         "nothing of a path": zb.read(str(root)).where("u = 'no'"),
         "row ranges of a path": zb.read(str(root)).where(condition, method="row_ranges"),

@@ -24,7 +24,7 @@ from zonebloom.engines.spark.join.pruned_join import prune_join
 from zonebloom.engines.spark.locate import locate
 from zonebloom.engines.spark.runner import SparkRunner, optimize_newest
 from zonebloom.engines.spark.scan.lake import Asked, Lake
-from zonebloom.engines.spark.scan.read import lake_of, layout_of, searched
+from zonebloom.engines.spark.scan.read import guard_of, lake_of, layout_of, searched
 from zonebloom.engines.spark.scan.row_ranges import map_candidates
 from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.formats.hive import Partitions
@@ -379,7 +379,8 @@ class ZoneBloom:
         """
         layout, table = layout_of(self._catalog, path, index)
         rows = wanted if isinstance(wanted, (DataFrame, pa.Table)) else searched(self.spark, layout, table, wanted)
-        return map_candidates(self.spark, layout, table, rows, function, schema=schema, columns=columns)
+        guard = guard_of(self.spark, layout, table)
+        return map_candidates(self.spark, layout, table, rows, function, schema=schema, columns=columns, guard=guard)
 
     # --- joining ----------------------------------------------------------------------------------------------------
 

@@ -94,6 +94,17 @@ def _schema_in_spark(spark: SparkSession, layout: Layout, table: CatalogTable | 
     return layout.readable
 
 
+def guard_of(spark: SparkSession, layout: Layout, table: CatalogTable | None) -> DataFrame | None:
+    """A frame that names in its plan the files of `layout`; None if Spark does not read them."""
+    data = layout.view.dataset
+    if table is not None:
+        return table.frame
+    if isinstance(data, ParquetDataset) and not data.is_remote:
+        with contextlib.suppress(PySparkException, DataFileError):
+            return SparkReader(spark, data).listed(layout.view.listing, StructType())
+    return None
+
+
 def lake_of(
     catalog: Catalog, path: Any, index: Place = None, *, method: Asked = "auto", columns: Sequence[str] | None = None
 ) -> Lake:

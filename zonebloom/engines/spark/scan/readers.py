@@ -119,7 +119,7 @@ class SparkReader:
     def guarded(self, frame: DataFrame, view: View, schema: StructType) -> DataFrame:
         """`frame` with what is read in its analyzed plan, so that Spark refuses to overwrite it. It costs no job."""
         if self._guard is None:
-            self._guard = self._listed(view.listing, schema) if self.table is None else self.table.frame
+            self._guard = self.listed(view.listing, schema) if self.table is None else self.table.frame
         return frame.unionAll(self._guard.select(*map(named, frame.columns)).where("false"))
 
     def check_plain_scan(self, frame: DataFrame, schema: StructType) -> None:
@@ -182,7 +182,7 @@ class SparkReader:
             raise DataFileError(f"a file of the data set {self.dataset.location} must be there", got="none")
         return reader.parquet(*files)
 
-    def _listed(self, listing: Mapping[str, Any], schema: StructType) -> DataFrame:
+    def listed(self, listing: Mapping[str, Any], schema: StructType) -> DataFrame:
         """The plain read, for plans that must name what they read. The driver lists the folders, without a job."""
         with changed_setting(self.spark, _LISTING_JOBS, str(2**31 - 1)):
             return self.plain(listing, schema)

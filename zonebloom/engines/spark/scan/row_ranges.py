@@ -49,8 +49,17 @@ def map_candidates(
     *,
     schema: Any,
     columns: Sequence[str] | None,
+    guard: DataFrame | None,
 ) -> DataFrame:
-    """See `ZoneBloom.map_candidates`; `wanted` is the result of a search, or row ranges of a caller."""
+    """See `ZoneBloom.map_candidates`.
+
+    Parameters
+    ----------
+    wanted
+        The result of a search, or row ranges of a caller.
+    guard
+        A frame that names in its plan what is read, so that Spark refuses to overwrite it.
+    """
     result = wanted if isinstance(wanted, SearchResult) else None
     table_of_ranges = arrow_of(wanted) if isinstance(wanted, DataFrame) else wanted
     rows = _given(layout.view, table_of_ranges) if result is None else result.row_ranges
@@ -69,10 +78,10 @@ def map_candidates(
             do="use read(path).where(condition), or leave the column out by columns=",
         )
     mapped = read_rows(spark, layout, rows, asked, function=function, schema=schema, result=result)
-    if table is None:
+    if guard is None:
         return mapped
     nulls = (functions.lit(None).cast(field.dataType).alias(field.name) for field in mapped.schema)
-    return mapped.unionAll(table.frame.where("false").select(*nulls))  # Spark refuses to overwrite what a plan names
+    return mapped.unionAll(guard.where("false").select(*nulls))
 
 
 def read_rows(
