@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.ground.arrow import from_numpy, taken, to_numpy, without_views
+from zonebloom.ground.arrow import taken, to_numpy, without_views
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     DataFileError,
@@ -345,9 +345,12 @@ def _compacted(table: pa.Table) -> pa.Table:
 
 
 def _from_zero(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows, copied if they are a part of structs in structs: arrow-rs 59 panics at such a part."""
-    is_part = any(column.offset and _has_inner_struct(column.type) for column in batch.columns)
-    return batch.take(from_numpy(np.arange(batch.num_rows), pa.int64())) if is_part else batch
+    """The same rows; parts of structs in structs are copied: arrow-rs 59 panics at such a part."""
+    columns = [
+        pa.concat_arrays([column]) if column.offset and _has_inner_struct(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.record_batch(columns, schema=batch.schema)
 
 
 def _has_inner_struct(arrow_type: pa.DataType) -> bool:

@@ -112,8 +112,10 @@ class SparkReader:
 
     def shown(self, view: View, schema: StructType, needed: StructType) -> DataFrame:
         """All rows, as a frame that `sql` and `read` know for the plain read; another one if Spark has cached that."""
-        frame = self.plain(view.listing, schema) if self.table is None else self.table.frame
-        is_cached = self.table is None and (frame.storageLevel.useMemory or frame.storageLevel.useDisk)
+        if self.table is not None:
+            return self.table.frame
+        frame = self.plain(view.listing, schema)
+        is_cached = frame.storageLevel.useMemory or frame.storageLevel.useDisk
         return self.whole(view, schema, needed) if is_cached else _ordered(frame, schema)
 
     def guarded(self, frame: DataFrame, view: View, schema: StructType) -> DataFrame:
