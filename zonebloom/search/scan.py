@@ -346,10 +346,11 @@ def _compacted(table: pa.Table) -> pa.Table:
 
 def _from_zero(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows; parts of structs in structs are copied: arrow-rs 59 panics at such a part."""
-    columns = [
-        pa.concat_arrays([column]) if column.offset and _has_inner_struct(column.type) else column
-        for column in batch.columns
-    ]
+    are_parts = [bool(column.offset) and _has_inner_struct(column.type) for column in batch.columns]
+    if not any(are_parts):
+        return batch
+    pairs = zip(batch.columns, are_parts, strict=True)
+    columns = [pa.concat_arrays([column]) if is_part else column for column, is_part in pairs]
     return pa.record_batch(columns, schema=batch.schema)
 
 
