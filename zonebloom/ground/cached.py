@@ -19,4 +19,4 @@ class cached_property(functools.cached_property[Value]):  # noqa: N801 - it take
 
     def __init__(self, function: Callable[[Any], Value]) -> None:
         super().__init__(function)
-        self.lock = nullcontext()
+        self.lock: Any = nullcontext()
