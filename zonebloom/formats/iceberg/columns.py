@@ -79,7 +79,7 @@ class Identities:
             self._places[spec_id] = [
                 (place, part.source_id, top[part.source_id]) for place, part in own if part.source_id in top
             ]
-        self.columns = {field.name for places in self._places.values() for _place, _id, field in places}
+        self.columns: set[str] = {field.name for places in self._places.values() for _place, _id, field in places}
 
     def values(self, logged: LoggedFile) -> dict[str, pa.Scalar]:
         """The values in the log for a file."""
