@@ -184,7 +184,7 @@ def test_a_file_that_spells_a_column_in_another_case_is_refused(tmp_path, mode):
     with pytest.warns(RuntimeWarning, match=r"b\.parquet .*always read whole"):
         index = build(tmp_path)
     assert index.search(user(7)).files == ["a.parquet", "b.parquet"]
-    with pytest.raises(DataFileError, match="got U, of which the table has another case"):
+    with pytest.raises(DataFileError, match="got U, spelled in another case"):
         index.to_table(user(7))
 
 

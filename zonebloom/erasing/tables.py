@@ -25,7 +25,7 @@ from zonebloom.erasing.journal import Journal
 from zonebloom.formats.delta import DeltaDataset
 from zonebloom.formats.hive import NULL_FOLDER
 from zonebloom.formats.iceberg.dataset import IcebergDataset
-from zonebloom.formats.iceberg.library import explained
+from zonebloom.formats.iceberg.errors import explained
 from zonebloom.formats.iceberg.locations import plain_location, relative_path
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.table import raise_store_error

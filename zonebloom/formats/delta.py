@@ -299,7 +299,7 @@ class _Names:
         if self.mode != "id":
             name = self._by_path.get(stored.path)
             if name is None and _folded(stored.path) in self._folded:  # Spark reads it, deltalake has nulls
-                raise LookupError(f"{'.'.join(stored.path)}, of which the table has another case; rewrite it by Spark")
+                raise LookupError(f"{'.'.join(stored.path)}, spelled in another case; rewrite the file by Spark")
             return stored.path[-1] if self.mode == "none" else name
         if stored.field_id is None:
             raise LookupError(f"no field id of {'.'.join(stored.path)}, which mapping mode id needs")

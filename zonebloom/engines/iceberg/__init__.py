@@ -18,7 +18,7 @@ import os
 from typing import TYPE_CHECKING
 
 from zonebloom.engines.iceberg.rewrite import Rewrite, delete, upsert
-from zonebloom.formats.iceberg.library import pyiceberg_tables
+from zonebloom.formats.iceberg.errors import pyiceberg_tables
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.index.index import Index
 

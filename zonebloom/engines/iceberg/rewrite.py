@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from zonebloom.engines.iceberg.rows import as_declared
-from zonebloom.formats.iceberg.library import explained, pyiceberg_tables
+from zonebloom.formats.iceberg.errors import explained, pyiceberg_tables
 from zonebloom.formats.iceberg.locations import relative_path
 from zonebloom.formats.iceberg.snapshot import planned
 from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, StorageError, first_line

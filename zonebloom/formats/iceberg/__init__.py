@@ -17,7 +17,7 @@ module            what lives there
 ``deleted_rows``  position deletes and deletion vectors
 ``files``         data files, read through the FileIO of the table
 ``locations``     locations as paths, and the newest metadata of a folder
-``library``       pyiceberg, and its errors as those of zonebloom
+``errors``        errors of pyiceberg as those of zonebloom, also if it is missing
 ================  ==============================================================
 
 Design: docs/design/tables.md#iceberg

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.formats.iceberg.library import explained, is_of_store, pyiceberg_tables
+from zonebloom.formats.iceberg.errors import explained, is_of_store, pyiceberg_tables
 from zonebloom.formats.iceberg.locations import newest_metadata, plain_location
 from zonebloom.formats.iceberg.snapshot import identity_of, snapshot_of
 from zonebloom.formats.table import TableDataset, TableSnapshot

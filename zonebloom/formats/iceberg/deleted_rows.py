@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.addresses import MAX_ROWS
-from zonebloom.formats.iceberg.library import explained
+from zonebloom.formats.iceberg.errors import explained
 from zonebloom.formats.iceberg.locations import relative_path
 from zonebloom.ground.arrow import distinct
 from zonebloom.ground.arrow import parquet as pq

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.formats.iceberg.library import explained
+from zonebloom.formats.iceberg.errors import explained
 from zonebloom.ground.threads import concurrently
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import LocalFile

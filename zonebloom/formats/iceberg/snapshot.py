@@ -12,8 +12,8 @@ import pyarrow as pa
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.iceberg.columns import Identities, Names
 from zonebloom.formats.iceberg.deleted_rows import deleted_rows
+from zonebloom.formats.iceberg.errors import explained, pyiceberg_tables
 from zonebloom.formats.iceberg.files import opened
-from zonebloom.formats.iceberg.library import explained, pyiceberg_tables
 from zonebloom.formats.iceberg.locations import plain_location, relative_path
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.table import TableFile, TableSnapshot
@@ -40,7 +40,7 @@ def snapshot_of(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
     Raises
     ------
     DataFileError
-        pyiceberg cannot read it, a file is no Parquet, or a column is not null where a file lacks it.
+        pyiceberg cannot read the table, a data file is not Parquet, or a column has a default other than null.
     StorageError
         The store cannot be reached or refuses.
     """

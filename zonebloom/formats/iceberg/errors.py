@@ -1,4 +1,4 @@
-"""pyiceberg, asked for once, and its errors as errors of zonebloom."""
+"""Errors of pyiceberg as errors of zonebloom, also the one that it is not installed."""
 
 from __future__ import annotations
 
