@@ -226,10 +226,10 @@ class Rebase:
         for entry in self.current.columns:
             name = entry.name
             own_id = earlier_ids.get(name, name)
-            is_rebuilt = name in rebuilt  # then the other commit's segments stay
+            is_rebuilt = name in rebuilt
             is_changed = any(change.entry.name == name for change in self.change.columns)
-            is_first = is_rebuilt and self.current.version == self.base.version
-            if is_changed and not is_first and column_id(name, now) != own_id:
+            replaces_all = is_rebuilt and self.current.version == self.base.version  # no other commit's segments stay
+            if is_changed and not replaces_all and column_id(name, now) != own_id:
                 raise self._overlap(f"column {name} of the table")
             if name in earlier_ids and not is_rebuilt:
                 ids[name] = own_id
