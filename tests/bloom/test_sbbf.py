@@ -59,6 +59,10 @@ def test_values_and_their_nulls():
     answers = filter_.check(pa.array([3, 2, None, 1], pa.int64()))
     assert answers.equals(pa.array([True, False, None, True]))
     assert filter_.check(pa.array([1], pa.int32())).to_pylist() == [False]
+    for values in ([3, 2], np.array([3, 2]), pa.chunked_array([[3], [2]]), pa.chunked_array([[3, 2], []])):
+        assert filter_.check(values).to_pylist() == [True, False]
+    filter_.insert(range(4, 6))
+    assert filter_.check([4, 5, None]).to_pylist() == [True, True, None]
 
 
 def test_values_of_a_dictionary_and_a_slice():
@@ -129,6 +133,8 @@ def test_bitsets_of_a_wrong_size_are_refused(num_bytes):
         (lambda: Sbbf.with_blocks(4).__ior__(Sbbf.with_blocks(2)), "fold the larger one"),
         (lambda: Sbbf.with_blocks(4).insert_hashes(np.zeros(2, np.int64)), "hashes must be .* uint64"),
         (lambda: Sbbf.with_blocks(4).check_hashes(np.zeros(2)), "hashes must be .* uint64"),
+        (lambda: Sbbf.with_blocks(4).check(7), "values must be an array or a list .*, got int"),
+        (lambda: Sbbf.with_blocks(4).insert([1, "a"]), "a list that pyarrow reads, got list"),
     ],
 )
 def test_bad_arguments_are_refused(call, message):

@@ -112,6 +112,8 @@ ranges_of = RowSelection.from_arrays
         (lambda: ranges_of([0], [2], [1]), r"start <= stop, got \[2, 1\) of fragment 0"),
         (lambda: ranges_of([0, 1], [0], [1]), "one length, got 2, 1 and 1"),
         (lambda: ranges_of([0.5], [0], [1]), "1-d array of integers"),
+        (lambda: ranges_of([0, 1], [0, None], [1, 1]), "starts must be a 1-d array of integers"),
+        (lambda: ranges_of([0, 1], [0, 0], [2**70, None]), "stops must be a 1-d array of integers"),
         (lambda: ranges_of([[0]], [[0]], [[1]]), "1-d array of integers"),
         (lambda: RowSelection.from_ranges([(0, 1)]), r"must be \(fragment_id, start, stop\), got \(0, 1\)"),
         (lambda: RowSelection.empty().contains([0.5]), "must be unsigned integers, got dtype float64"),

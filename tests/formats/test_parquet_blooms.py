@@ -10,6 +10,7 @@ import random
 import re
 import struct
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +141,11 @@ def test_a_zero_is_found_by_either_zero_and_nan_by_any(tmp_path):
 
 def test_what_has_no_filter_is_none_and_wrong_names_and_values_are_said(tmp_path):
     path = tmp_path / "a.parquet"
-    write_pyarrow(path, pa.table({"a": pa.array([1], pa.int8()), "b": [2]}), ["a"])
+    price = pa.array([Decimal(1)], pa.decimal128(5, 2))  # pyarrow casts no int64 to it
+    write_pyarrow(path, pa.table({"a": pa.array([1], pa.int8()), "b": [2], "price": price}), ["a", "price"])
     assert zb.parquet_bloom(path, 0, "b") is None
     assert zb.parquet_bloom(tmp_path, 0, "a").check(pa.array([1, 7])).to_pylist() == [True, False]
+    assert zb.parquet_bloom(path, 0, "price").check([1, 7]).to_pylist() == [True, False]
     with pytest.raises(zb.ZoneBloomError, match="of the column's type int8"):
         zb.parquet_bloom(path, 0, "a").check(pa.array([300]))
     pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from zonebloom.ground.casts import cast_exactly
 
@@ -14,3 +15,12 @@ def test_a_struct_with_nan_and_a_wider_decimal_has_the_same_values():
     held = pa.array([{"price": 1, "rates": [float("nan"), 1.0]}, None], kind(5))
     parts = pa.chunked_array([held, held[:0], held[1:]])
     assert cast_exactly(parts, kind(9)).type == kind(9)
+
+
+@pytest.mark.parametrize("kind", [pa.decimal32(5, 1), pa.decimal64(12, 3), pa.decimal128(9, 2), pa.decimal256(40, 38)])
+def test_integers_become_decimals_of_fewer_digits_than_their_type_has(kind):
+    assert cast_exactly(pa.array([1, None, -3]), kind).to_pylist() == [1, None, -3]
+    rows = pa.array([{"a": 7, "b": 2}, None])
+    assert cast_exactly(rows, pa.struct([("a", kind), ("b", pa.float64())])).to_pylist() == rows.to_pylist()
+    with pytest.raises(pa.ArrowInvalid):
+        cast_exactly(pa.array([10**12]), kind)

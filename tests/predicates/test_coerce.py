@@ -235,6 +235,7 @@ def test_nan_never_prunes(literal, column_type):
 def test_one_misfit_among_many_keeps_everything():
     assert fit_values([1, 2, "3x"], pa.int64()).reason.code is ReasonCode.TYPE_MISMATCH
     assert fit_values([1, True], pa.int64()).reason is not None
+    assert fit_values(np.array([1], "m8[M]"), pa.duration("s")).reason is not None  # a month has no fixed length
     assert fit_values([300, 3.5], pa.int8()).reason is not None
 
 

@@ -300,7 +300,11 @@ def test_projection_gives_the_columns_asked_for_in_that_order(flat_lake, index):
         assert rows.equals(whole.select(columns) if columns else whole) or "amount" in rows.column_names
         assert rows.column_names == (columns or whole.column_names)
         assert rows.num_rows == whole.num_rows
-    assert index.to_table("user_id = 'x'", columns="user_id").column_names == ["user_id"]
+    for name in ("user_id", pa.array(["user_id"]), np.array(["user_id"]), ("user_id",), pd.Index(["user_id"])):
+        assert index.to_table("user_id = 'x'", columns=name).column_names == ["user_id"]
+    for name in (7, b"user_id", [None]):
+        with pytest.raises(InvalidArgumentError, match="columns must be one or more names"):
+            index.scan("user_id = 'x'", columns=name)
 
 
 def test_rows_are_counted_where_neither_the_condition_nor_the_result_has_columns(flat_lake, index):
@@ -313,7 +317,7 @@ def test_rows_are_counted_where_neither_the_condition_nor_the_result_has_columns
     assert index.to_table("false", columns=[]).num_rows == 0
 
 
-@pytest.mark.parametrize("limit", [0, 1, 2, 5, 10_000, 10**30])
+@pytest.mark.parametrize("limit", [0, 1, np.int64(2), 5, 10_000, 10**30])
 def test_limit_stops_early(flat_lake, index, limit):
     device = flat_lake.table["device_id"][7].as_py()
     whole = flat_lake.expected(pc.equal(flat_lake.table["device_id"], device))

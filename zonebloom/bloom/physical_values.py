@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.hashing import hash_values, storage_type, to_hashes
+from zonebloom.bloom.hashing import hash_values, storage_type
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.ground.arrow import parquet as pq
 from zonebloom.ground.arrow import plain_array
+from zonebloom.ground.casts import widened
 from zonebloom.ground.errors import InvalidArgumentError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -141,47 +142,22 @@ class ParquetSbbf(Sbbf):
         self.plain_type: pa.DataType | None = plain
         """Type whose bytes are hashed; None if they are unknown, as for INT96."""
 
-    def insert(self, array: pa.Array | pa.ChunkedArray) -> None:
-        """Insert the values of `array`; nulls are skipped.
+    def _may_have(self, values: pa.Array) -> NDArray[np.bool_]:
+        may_match = super()._may_have(values)
+        if pa.types.is_floating(values.type):
+            floats = values.to_numpy()
+            zeros = np.asarray(hash_values(pa.array(np.zeros(1, floats.dtype), values.type)), np.uint64)
+            may_match |= ((floats == 0) & self.check_hashes(zeros).any()) | np.isnan(floats)
+        return may_match
 
-        Raises
-        ------
-        UnsupportedTypeError
-            The bytes that Parquet hashes for the column are unknown.
-        InvalidArgumentError
-            A value does not convert to the column's type.
-        """
-        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
-            self.insert_hashes(to_hashes(self._plain(chunk)))
-
-    def check(self, array: pa.Array) -> pa.BooleanArray:
-        """For each value: true if it may be in the column chunk, false if certainly not, null if the value is null.
-
-        Raises
-        ------
-        UnsupportedTypeError
-            The bytes that Parquet hashes for the column are unknown.
-        InvalidArgumentError
-            A value does not convert to the column's type.
-        """
-        is_valid = plain_array(array).is_valid().to_numpy(zero_copy_only=False)
-        plain = self._plain(array)
-        answers = np.zeros(len(array), np.bool_)
-        may_match = self.check_hashes(to_hashes(plain))
-        if pa.types.is_floating(plain.type):
-            zeros = np.asarray(hash_values(pa.array(np.zeros(1, plain.to_numpy().dtype), plain.type)), np.uint64)
-            floats = plain.to_numpy()
-            may_match = may_match | ((floats == 0) & self.check_hashes(zeros).any()) | np.isnan(floats)
-        answers[is_valid] = may_match
-        return pa.array(answers, pa.bool_(), mask=~is_valid)
-
-    def _plain(self, values: pa.Array) -> pa.Array:
+    def _hashed(self, values: pa.Array) -> pa.Array:
         if self.plain_type is None:
             raise UnsupportedTypeError(
                 "a column with a filter must be of a type whose stored bytes are known", got=self.column_type
             )
+        wanted = value_type(self.column_type)
         try:
-            same = values if values.type == self.column_type else values.cast(value_type(self.column_type))
+            same = values if values.type == self.column_type else widened(values, wanted).cast(wanted)
             return plain_values(same, self.plain_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidArgumentError(f"values must be of the column's type {self.column_type}", got=error) from error

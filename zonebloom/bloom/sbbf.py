@@ -205,37 +205,53 @@ class Sbbf:
         answers: npt.NDArray[np.bool_] = kernels.filter_check(self._blocks, hashes)
         return answers
 
-    def insert(self, array: pa.Array | pa.ChunkedArray) -> None:
-        """`check` is true for every value of `array` from now on; nulls are passed over.
+    def insert(self, values: Any) -> None:
+        """`check` is true for every one of `values`, an array or a list, from now on; nulls are passed over.
 
         Raises
         ------
         UnsupportedTypeError
-            If the array's type has no hash input.
+            If the values' type has no hash input.
+        InvalidArgumentError
+            If pyarrow cannot read the values.
         """
         from zonebloom.bloom.hashing import hash_array  # noqa: PLC0415 - hashes alone need no pyarrow
+        from zonebloom.ground.arrow import chunks_of  # noqa: PLC0415
 
-        self.insert_hashes(hash_array(array))
+        for chunk in chunks_of(values):
+            self.insert_hashes(hash_array(self._hashed(chunk)))
 
-    def check(self, array: pa.Array) -> pa.BooleanArray:
-        """For each value: true if it may have been inserted, false if certainly not, null if the value is null.
+    def check(self, values: Any) -> pa.BooleanArray:
+        """For each of `values`: true if it may have been inserted, false if certainly not, null if the value is null.
 
         A value is looked up as the bytes it has: -0.0 does not find an inserted 0.0.
 
         Raises
         ------
-        UnsupportedTypeError
-            If the array's type has no hash input.
+        UnsupportedTypeError, InvalidArgumentError
+            As `insert`.
         """
         import pyarrow as pa  # noqa: PLC0415 - hashes alone need no pyarrow
 
-        from zonebloom.bloom.hashing import to_hashes  # noqa: PLC0415
+        from zonebloom.ground.arrow import chunks_of, plain_array  # noqa: PLC0415
 
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()  # a valid index may point to a null
-        answers = self.check_hashes(to_hashes(array))
-        is_null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-        return pa.array(answers, pa.bool_(), mask=is_null)
+        answers = []
+        for chunk in chunks_of(values):
+            is_valid = plain_array(chunk).is_valid().to_numpy(zero_copy_only=False)  # an index may point to a null
+            may_match = np.zeros(len(chunk), np.bool_)
+            may_match[is_valid] = self._may_have(self._hashed(chunk))
+            answers.append(pa.array(may_match, pa.bool_(), mask=~is_valid))
+        return pa.concat_arrays(answers)
+
+    def _hashed(self, values: pa.Array) -> pa.Array:
+        """The values whose bytes are hashed for `values`; nulls may be left out."""
+        return values
+
+    def _may_have(self, values: pa.Array) -> npt.NDArray[np.bool_]:
+        """Of each of `values` that is not null, whether it may have been inserted."""
+        from zonebloom.bloom.hashing import hash_array  # noqa: PLC0415 - hashes alone need no pyarrow
+
+        return self.check_hashes(hash_array(values))
 
     def fold(self, factor: int = 2) -> Sbbf:
         """The filter with `factor` times fewer blocks, equal to one that was built with them.

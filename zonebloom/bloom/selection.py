@@ -18,6 +18,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -293,7 +294,10 @@ def _unsigned(name: str, values: Any, limit: int) -> Addresses:
     array = np.asarray(values)
     if array.ndim == 1 and array.size == 0:
         return np.empty(0, np.uint64)
-    if array.ndim != 1 or array.dtype.kind not in "iuO":
+    is_whole = array.dtype.kind in "iu" or (
+        array.dtype.kind == "O" and all(isinstance(value, Integral) for value in array.flat)
+    )
+    if array.ndim != 1 or not is_whole:
         raise InvalidArgumentError(f"{name} must be a 1-d array of integers", got=f"{array.ndim}-d of {array.dtype}")
     outside = np.flatnonzero((array < 0) | (array > limit))
     if len(outside):

@@ -16,6 +16,8 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.ground.errors import InvalidArgumentError, first_line
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -86,6 +88,23 @@ def taken(column: pa.ChunkedArray, places: NDArray[np.int64]) -> pa.ChunkedArray
     parts = zip(column.chunks, stops[:-1], cuts[:-1], cuts[1:], strict=True)
     chunks = [chunk.take(from_numpy(places[cut:end] - stop, pa.int64())) for chunk, stop, cut, end in parts]
     return pa.chunked_array(chunks, column.type)
+
+
+def chunks_of(values: Any) -> list[pa.Array]:
+    """`values` as Arrow arrays, at least one: those of Arrow as they are, others as pyarrow reads them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        pyarrow does not read them.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return values.chunks or [pa.nulls(0, values.type)]
+    try:
+        return [values if isinstance(values, pa.Array) else pa.array(values)]
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        got = f"{type(values).__name__}: {first_line(error)}"
+        raise InvalidArgumentError("values must be an array or a list that pyarrow reads", got=got) from error
 
 
 def distinct(values: NDArray[_Item]) -> NDArray[_Item]:

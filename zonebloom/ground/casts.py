@@ -29,10 +29,22 @@ def cast_exactly(values: _Values, wanted: pa.DataType) -> _Values:
         raise pa.ArrowInvalid("narrower floats would be rounded")
     if some_leaf(misreads, values.type, wanted):
         raise pa.ArrowInvalid("values of one type are not read as those of the other")
+    values = widened(values, wanted)
     converted = values.cast(wanted)
     if some_leaf(is_unchecked, values.type, wanted) and not _has_values_of(values, converted):
         raise pa.ArrowInvalid("it has not all of the values")
     return converted
+
+
+def widened(values: _Values, wanted: pa.DataType) -> _Values:
+    """`values` to cast to `wanted`; integers for decimals have all digits.
+
+    pyarrow 26 casts integers only to a decimal with as many digits as their type has, whatever their values are.
+    """
+    if not some_leaf(lambda held, own: pa.types.is_integer(held) and pa.types.is_decimal(own), values.type, wanted):
+        return values
+    all_digits = with_leaves(values.type, lambda leaf: pa.decimal256(76, 0) if pa.types.is_integer(leaf) else leaf)
+    return values.cast(all_digits)
 
 
 def _has_values_of(values: pa.Array | pa.ChunkedArray, converted: pa.Array | pa.ChunkedArray) -> bool:

@@ -8,7 +8,7 @@ Spec: specs/index-format.md#commit
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -57,8 +57,8 @@ def build(
     adopt: str | None = None,
 ) -> None:
     """Build and commit filters of `columns` of the pinned `dataset`; see `build_index`."""
-    names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Iterable) else []
-    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+    names = hashing.names_of(columns)
+    if not names or len(set(names)) != len(names):
         raise InvalidArgumentError("columns must be one or more different names", got=f"{columns!r}")
     if adopt is not None:
         work = replace(work, runner=_adopting(runner_for(dataset, work), adopt, dataset, options.kind))

@@ -218,7 +218,8 @@ def from_numpy_array(values: NDArray[Any]) -> pa.Array:
             return pa.array(values, from_pandas=False)
     target = "ns" if unit in ("ns", "ps", "fs", "as") else unit if unit in _OWN_UNITS else "s"
     converted = values.astype(f"{values.dtype.kind}8[{target}]")
-    is_inexact = ~np.isnat(values) & (converted.astype(values.dtype) != values)
+    has_no_length = values.dtype.kind == "m" and unit in ("Y", "M", "generic")  # NumPy takes 30.4 days for a month
+    is_inexact = ~np.isnat(values) & (has_no_length | (converted.astype(values.dtype) != values))
     if is_inexact.any():
         first = values[is_inexact][0]
         raise PredicateError("a moment must be one that Arrow can hold, in units from ns to s", got=f"{first!r}")

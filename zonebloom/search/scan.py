@@ -9,15 +9,17 @@ Design: docs/design/scan.md#scan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.bloom.hashing import names_of
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
@@ -82,13 +84,12 @@ def scan(
     PredicateError
         The predicate cannot be evaluated; while reading: it fails on a stored value, such as a cast of bad text.
     """
-    if limit is not None and (not isinstance(limit, int) or limit < 0):
+    if limit is not None and (not isinstance(limit, Integral) or limit < 0):
         raise InvalidArgumentError("limit must be 0 or more rows", got=f"{limit!r}")
-    wanted = view.schema.names if columns is None else columns
-    names = list(wanted) if isinstance(wanted, Iterable) and not isinstance(wanted, str) else [wanted]
+    names = names_of(view.schema.names if columns is None else columns)
     present = set(view.schema.names)
     for name in names:
-        if not isinstance(name, str) or name not in present:
+        if name not in present:
             raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
     schema_read = view.plain_schema if is_plain else view.schema
     schema = pa.schema([schema_read.field(name) for name in names])

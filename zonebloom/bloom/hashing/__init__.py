@@ -27,7 +27,14 @@ from zonebloom.bloom.hashing.buffers import (
     validity_of,
     variable_buffers,
 )
-from zonebloom.bloom.hashing.columns import column_array, column_path, is_ambiguous, leaf_paths, resolve_column
+from zonebloom.bloom.hashing.columns import (
+    column_array,
+    column_path,
+    is_ambiguous,
+    leaf_paths,
+    names_of,
+    resolve_column,
+)
 from zonebloom.bloom.hashing.types import HashPlan, hash_plan, is_supported, lance_supports, storage_type
 from zonebloom.bloom.hashing.values import dictionary_hashes, hash_array, hash_each, hash_values, to_hashes
 
@@ -47,6 +54,7 @@ __all__ = [
     "is_supported",
     "lance_supports",
     "leaf_paths",
+    "names_of",
     "resolve_column",
     "storage_type",
     "stored_array",

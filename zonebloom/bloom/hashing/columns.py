@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,6 +13,21 @@ from zonebloom.ground.errors import ColumnNotFoundError, InvalidArgumentError
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """What is no text: Arrow can neither name a column by it nor look it up."""
+
+
+def names_of(columns: Any) -> list[str]:
+    """The names in `columns`: one, or several in any collection.
+
+    Raises
+    ------
+    InvalidArgumentError
+        One of them is no text.
+    """
+    is_one = isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable)
+    names = [name.as_py() if isinstance(name, pa.Scalar) else name for name in ([columns] if is_one else columns)]
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError("columns must be one or more names", got=f"{columns!r:.80}")
+    return names
 
 
 def resolve_column(schema: pa.Schema, name: str) -> pa.Field:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.hashing import column_array, hash_plan, hash_values
+from zonebloom.bloom.hashing import column_array, hash_plan, hash_values, names_of
 from zonebloom.bloom.physical_values import plain_type, plain_values, value_type
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.sizing import Sizing, check_fpp, num_blocks_for
@@ -92,7 +92,7 @@ def add_parquet_blooms(
 
     Spec: specs/parquet-blooms.md#add_parquet_blooms
     """
-    names = [columns] if isinstance(columns, str) else list(columns)
+    names = names_of(columns)
     check_fpp(fpp)
     num_blocks_for(1, fpp, sizing)
     dataset = open_dataset(source)
