@@ -178,7 +178,7 @@ def open_many(result: Result, root: Path, num_fragments: int) -> None:
         builder.close()
         segments = writer.finish()
     entry = write_fragments(store, table)
-    column = ColumnEntry("key", pa.int64(), 10**6, 0.01, "adaptive", tuple(segments))
+    column = ColumnEntry("key", pa.int64(), 10**6, 0.01, "adaptive", tuple(segments), column_id="key")
     described = {**ParquetDataset(LocalStore(root), "folder").to_json(store.location), "partition_columns": ["day"]}
     schema = pa.schema([("key", pa.int64()), ("day", pa.int32())])
     commit(store, Manifest(1, "build", described, schema, num_fragments, (column,), (entry,)))

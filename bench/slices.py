@@ -128,7 +128,7 @@ def keys_without_data(root: Path, num_zones: int) -> list[int]:
                 builder.add(fragment.fragment_id, pa.array(keys))
         builder.close()
         segments = writer.finish()
-    column = ColumnEntry("key", pa.int64(), ROWS_PER_ZONE, FPP, "power_of_two", tuple(segments))
+    column = ColumnEntry("key", pa.int64(), ROWS_PER_ZONE, FPP, "power_of_two", tuple(segments), column_id="key")
     described = {**dataset.to_json(str(store.root)), "partition_columns": []}
     listed = (write_fragments(store, FragmentTable.of(fragments)),)
     commit(store, Manifest(1, "build", described, pa.schema([("key", pa.int64())]), num_files, (column,), listed))

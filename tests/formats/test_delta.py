@@ -363,6 +363,19 @@ def test_another_column_that_is_indexed_later_does_not_vouch_for_the_first(tmp_p
     assert index.search("u = 'x'").num_zones_kept == 0
 
 
+def test_a_column_that_is_indexed_after_the_table_got_mapped_names_stands_beside_one_from_before(tmp_path):
+    names = [(name, kind, number, name) for name, kind, number, _stored in MAPPED]
+    hand_made(tmp_path, names)
+    add_file(tmp_path, "a.parquet", rows(0, 40, v=[f"v{i}" for i in range(40)]))
+    build(tmp_path)
+    hand_made(tmp_path, names, mode="name")
+    index = build(tmp_path, "v")
+    assert index.optimize().version == index.refresh().version
+    add_file(tmp_path, "b.parquet", rows(40, 80, v=[f"v{i}" for i in range(40, 80)]))
+    assert index.refresh().num_files_added == 1
+    assert [index.search(where).num_zones_kept for where in (user(7), user(50), "v = 'v50'")] == [1, 1, 1]
+
+
 def test_a_refresh_that_a_rename_overtakes_starts_again(tmp_path):
     hand_made(tmp_path, MAPPED[:2], mode="name")
     add_file(tmp_path, "a.parquet", with_ids(rows(0, 40), [1, 2]))
@@ -436,7 +449,7 @@ def test_nothing_is_read_again_while_the_log_stands_still(root):
     os.utime(last)
     assert dataset.pin() is not second
     write_deltalake(root, rows(120, 130), mode="append")
-    assert dataset.pin().declared().state == {"table_version": 3}
+    assert dataset.pin().declared.state == {"table_version": 3}
 
 
 def test_a_log_from_a_backup_goes_on_with_other_entries_of_the_same_numbers(tmp_path):

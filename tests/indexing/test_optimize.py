@@ -55,7 +55,7 @@ def write_zones(store: LocalStore, zones) -> SegmentEntry:
 
 
 def column_of(segments) -> ColumnEntry:
-    return ColumnEntry("key", pa.int64(), 10, 0.01, "adaptive", tuple(segments))
+    return ColumnEntry("key", pa.int64(), 10, 0.01, "adaptive", tuple(segments), column_id="key")
 
 
 def open_all(store: LocalStore, column: ColumnEntry):
@@ -251,7 +251,7 @@ def test_a_segment_of_an_unknown_kind_is_read_whole(flat_lake):
     manifest = read_version(store, 1)
     column = manifest.columns[0]
     segments = tuple(replace(segment, kind="ribbons") for segment in column.segments)
-    changed = ColumnEntry("user_id", column.column_type, ROWS_PER_ZONE, column.fpp, column.sizing, segments)
+    changed = replace(column, segments=segments)
     commit(store, manifest.following("test", columns=(changed, *manifest.columns[1:])))
     with pytest.warns(RuntimeWarning, match="kind"):
         result = zb.open_index(flat_lake.root).search("user_id = 'absent'")

@@ -151,7 +151,7 @@ def rows_left(index: Index, column: str, keys: Any) -> list[ErasedFile]:
 
 
 def _table_version(view: View) -> int | None:
-    declared = view.dataset.declared()
+    declared = view.dataset.declared
     return None if declared is None else next(iter(declared.state.values()), None)
 
 

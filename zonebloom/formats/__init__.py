@@ -7,7 +7,7 @@ Lance table has itself. `parquet` reads one Parquet file. `index_location`
 says where the index lies. `detect` finds the data set that is named.
 """
 
-from zonebloom.formats.dataset import Dataset, DatasetSnapshot, Declared, OpenedFile
+from zonebloom.formats.dataset import Dataset, DatasetSnapshot, Declared, OpenedFile, column_id
 from zonebloom.formats.detect import dataset_from_json, open_dataset
 from zonebloom.formats.folder import ParquetDataset
 
@@ -17,6 +17,7 @@ __all__ = [
     "Declared",
     "OpenedFile",
     "ParquetDataset",
+    "column_id",
     "dataset_from_json",
     "open_dataset",
 ]

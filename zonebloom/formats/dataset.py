@@ -31,11 +31,23 @@ class Declared:
     partition_columns: tuple[str, ...]
     """Columns whose values come from the log, not from the files."""
     column_ids: Mapping[str, str]
-    """An id for each column and leaf of a struct, which stays when the name changes; empty if there are only names."""
+    """By column and leaf of a struct, all that says which values of a file it has; empty if that is the name alone."""
     state: Mapping[str, Any]
     """The version of the table, for JSON and for people."""
     constant_columns: tuple[str, ...] = ()
     """Columns that the files have, and for which the log has one value for all rows of a file, at least for some."""
+
+
+def column_id(name: str, declared: Declared | None) -> str:
+    """What a column is below its name: its id, empty if the table has no such column; the name without ids.
+
+    The zones of a file are right for a column as long as the file's fingerprint and this are the same. Whatever else a
+    table says of its columns must not change the values that it reads from a file.
+
+    Design: docs/design/tables.md#column-ids
+    """
+    ids = {} if declared is None else declared.column_ids
+    return ids.get(name, "") if ids else name
 
 
 class OpenedFile(Protocol):
@@ -133,6 +145,7 @@ class Dataset(Protocol):
 class DatasetSnapshot(Located, Protocol):
     """Data files that can be listed and opened; paths of files are relative to `location`, with `/`."""
 
+    @property
     def declared(self) -> Declared | None:
         """The description of a table; None for plain files."""
         return None

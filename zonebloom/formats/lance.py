@@ -282,7 +282,7 @@ class LanceFile:
         self._fragment = fragment
         self._location = snapshot.absolute(path)
         self.fingerprint: Fingerprint = snapshot.files[path].fingerprint
-        self.schema: pa.Schema = snapshot.declared_by_table.schema
+        self.schema: pa.Schema = snapshot.declared.schema
 
     def __enter__(self) -> Self:
         return self

@@ -72,8 +72,8 @@ class TableSnapshot:
     """Folder or URL of the table."""
     identity: tuple[Any, ...]
     """The table and its version; snapshots with the same identity are equal."""
-    declared_by_table: Declared
-    """Its schema and its version."""
+    declared: Declared
+    """Its columns and its version."""
     files: Mapping[str, TableFile]
     """The data files, by path in order."""
     opener: Opener
@@ -95,10 +95,6 @@ class TableSnapshot:
 
     def __hash__(self) -> int:
         return hash((self.location, self.identity))
-
-    def declared(self) -> Declared:
-        """The description of the table."""
-        return self.declared_by_table
 
     @property
     def is_remote(self) -> bool:
@@ -169,7 +165,7 @@ class TableSnapshot:
     @cached_property
     def _int96_unit(self) -> Literal["ns", "us"]:
         """The unit of times in INT96: nanoseconds, which end in the year 2262, only if the table has any."""
-        return "ns" if any("[ns" in str(field.type) for field in self.declared_by_table.schema) else "us"
+        return "ns" if any("[ns" in str(field.type) for field in self.declared.schema) else "us"
 
     def own_number(self, path: str) -> int | None:  # noqa: ARG002 - Lance overrides it
         """None: files have names."""
@@ -206,7 +202,7 @@ class TableSnapshot:
 
     def path_values(self, path: str) -> dict[str, pa.Scalar]:
         """The values in the log for columns that only some files have, as in a migrated table."""
-        fixed = self.declared_by_table.partition_columns
+        fixed = self.declared.partition_columns
         return {name: value for name, value in self._file(path).values.items() if name not in fixed}
 
     def relative(self, path: str | os.PathLike[str]) -> str:
@@ -253,9 +249,8 @@ class TableSnapshot:
         return {
             **self.described,
             "root": root,
-            "partition_columns": list(self.declared_by_table.partition_columns),
-            "column_ids": dict(self.declared_by_table.column_ids),
-            **self.declared_by_table.state,
+            "partition_columns": list(self.declared.partition_columns),
+            **self.declared.state,
         }
 
     def _file(self, path: str) -> TableFile:

@@ -201,7 +201,7 @@ class Index(Searchable):
         """
         from zonebloom.search.arrow_dataset import IndexedDataset  # noqa: PLC0415 - a plain search does without
 
-        declared = self.data.pin().declared()
+        declared = self.data.pin().declared
         schema = self.schema if declared is None else declared.schema
         return IndexedDataset(self.query, schema_without_views(schema))
 

@@ -120,17 +120,18 @@ def inspected(plan: Plan, runner: Runner) -> Iterator[tuple[Inspected, Change]]:
 def _first_change(plan: Plan, opened: Inspected, next_fragment_id: int) -> Change:
     """The first commit without its added fragments and segments."""
     schema = opened.schema if opened.fragments else None
-    declared = plan.dataset.declared()
-    is_moved = declared is not None and bool(plan.columns) and bool(plan.new or len(plan.dropped) or plan.gaps)
+    is_described = plan.is_first
+    if plan.dataset.declared is not None:
+        is_described |= bool(plan.columns) and bool(plan.new or len(plan.dropped) or plan.gaps)
+        schema = plan.dataset.declared.schema if is_described else None
     lost = [plan.kept[path].fragment_id for path in opened.skipped if path in plan.kept]
     return Change(
         plan.operation,
         removed=frozenset([*plan.dropped.fragment_ids.tolist(), *lost]),
         removed_lists=plan.snapshot.damaged_lists,
         schema=schema,
-        declared=declared.schema if declared is not None and (is_moved or plan.is_first) else None,
         is_schema_whole=plan.is_rebuild and schema is not None,
-        dataset=plan.dataset.to_json(plan.snapshot.store.location) if is_moved or plan.is_first else None,
+        dataset=plan.dataset.to_json(plan.snapshot.store.location) if is_described else None,
         unknown_paths=(*plan.new, *opened.skipped),
         next_fragment_id=next_fragment_id,
     )
@@ -274,7 +275,7 @@ class Steps:
         """The change of one step. A known file that cannot be read is dropped, so the next refresh tries it."""
         failed = {fragment.fragment_id for fragment, _ in step} & self.failed.keys() - self.new
         done = {fragment.path for fragment in (*self.added, *added)}
-        plain = Change(self.first.operation, dataset=self.first.dataset, next_fragment_id=self.first.next_fragment_id)
+        plain = Change(self.first.operation, next_fragment_id=self.first.next_fragment_id)
         return replace(
             self.first if is_first else plain,
             columns=tuple(

@@ -96,7 +96,7 @@ def _adopting(runner: Runner, adopt: str, dataset: DatasetSnapshot, kind: str) -
 
 def partition_column_error(dataset: DatasetSnapshot, names: Sequence[str]) -> ColumnNotFoundError | None:
     """The error if one of `names` is a partition column, because no file has its values."""
-    declared = dataset.declared()
+    declared = dataset.declared
     keys = {*dataset.path_values(next(iter(dataset.list()), "")), *(declared.partition_columns if declared else ())}
     named = [name for name in names if name in keys]
     return ColumnNotFoundError(f"{named[0]} is a partition column: it prunes without an index") if named else None

@@ -77,7 +77,7 @@ def as_declared(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
     """
     for reason in inspected.skipped.values():
         warnings.warn(f"{reason}; it is not indexed, and always read whole", RuntimeWarning, stacklevel=2)
-    declared = dataset.declared()
+    declared = dataset.declared
     if declared is None:
         return inspected
     fields = [field for field in declared.schema if field.name not in declared.partition_columns]
@@ -338,7 +338,7 @@ def _build_unit(
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
     with plan.dataset.open(fragment.path, fragment.fingerprint) as file:
         check_same(file, fragment)
-        declared = plan.dataset.declared()
+        declared = plan.dataset.declared
         unfit = columns_of_folders(file, plan.dataset.path_values(fragment.path), builders)
         unfit |= builders.keys() & set(declared.partition_columns if declared else ())  # their values are in the log
         for batch in file.column_batches(list(builders), unit.start, unit.stop):

@@ -156,7 +156,7 @@ def _audited(snapshot: LanceSnapshot, index: LanceIndex, sample: float, rng: ran
     audit = LanceIndexAudit(
         index.name, column, sorted({writer_of(snapshot, segment) for segment in index.segments}, key=str)
     )
-    if not has_column(snapshot.declared_by_table.schema, column):
+    if not has_column(snapshot.declared.schema, column):
         message = f"index {index.name} must be of a column of the table, got one that was dropped or cast"
         audit.damage.append(f"{message}; each filtered query of Lance fails: drop the index")
         return audit
@@ -221,7 +221,7 @@ def _lost_rows(
     path, row = fragment_path(number), 0
     deleted = snapshot.deleted_rows(path)
     lost, nulls = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    column_type = hashing.resolve_column(snapshot.declared_by_table.schema, audit.column).type
+    column_type = hashing.resolve_column(snapshot.declared.schema, audit.column).type
     with snapshot.open(path) as file:
         for batch in file.column_batches([audit.column], 0, file.num_rows):
             values = column_values(batch, audit.column, column_type)

@@ -130,7 +130,7 @@ def _field_id(snapshot: LanceSnapshot, view: View, entry: ColumnEntry) -> int:
             got=stored,
             do="Lance would fail at each query",
         )
-    return int(snapshot.declared_by_table.column_ids[entry.name])
+    return int(snapshot.declared.column_ids[entry.name])
 
 
 def _zones(snapshot: LanceSnapshot, view: View, entry: ColumnEntry) -> pa.Table:

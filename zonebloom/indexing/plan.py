@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.sizing import SIZINGS, Sizing
-from zonebloom.formats import DatasetSnapshot
+from zonebloom.formats import DatasetSnapshot, column_id
 from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
 from zonebloom.formats.index_location import is_under
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError
@@ -172,7 +172,10 @@ def plan_build(snapshot: Snapshot, dataset: DatasetSnapshot, names: Sequence[str
         new={path: file for path, file in listing.items() if path not in kept},
         kept=kept,
         dropped=fragments.where(~is_kept),
-        columns=tuple(ColumnEntry(name, UNKNOWN_TYPE, segments=(), **asdict(options)) for name in names),
+        columns=tuple(
+            ColumnEntry(name, UNKNOWN_TYPE, segments=(), column_id=column_id(name, dataset.declared), **asdict(options))
+            for name in names
+        ),
         gaps=dict.fromkeys(kept.fragment_ids.tolist(), wanted),
         replaced=frozenset(path for entry in snapshot.manifest.columns if entry.name in wanted for path in entry.files),
         is_rebuild=True,
@@ -203,7 +206,7 @@ def plan_refresh(
         Whether the refresh resumes an unfinished build.
     """
     listing = scope.list(dataset, snapshot)
-    if snapshot.manifest.replaced_columns(dataset.declared()) and mode != "quick":
+    if snapshot.manifest.replaced_columns(dataset.declared) and mode != "quick":
         if not scope.is_whole:
             raise InvalidArgumentError(
                 "a refresh must be of the whole table after an indexed column became another one", got="a part of it"
@@ -219,7 +222,12 @@ def plan_refresh(
     is_kept &= ~is_in_runs(fragments.fragment_ids, covered_by(segment for segment in segments if segment.path in bad))
     kept, dropped = fragments.where(is_kept), fragments.where(~is_kept)
     is_rebuild = mode == "full" and scope.is_whole
-    columns = tuple(replace(entry, **asdict(wanted[entry.name])) for entry in present) if is_rebuild else present
+    columns = present
+    if is_rebuild:
+        columns = tuple(
+            replace(entry, column_id=column_id(entry.name, dataset.declared), **asdict(wanted[entry.name]))
+            for entry in present
+        )
     return Plan(
         "build" if is_resumed else "refresh",
         snapshot,

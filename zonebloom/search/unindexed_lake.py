@@ -78,7 +78,7 @@ class UnindexedLake(Searchable):
 
 def _without_index(dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> Snapshot:
     """An index without columns and files, with the unified schema of the files."""
-    declared = dataset.declared()
+    declared = dataset.declared
     schema, names = pa.schema([]), []
     if declared is not None:
         schema = declared.schema

@@ -65,7 +65,7 @@ class View:
         self.snapshot = snapshot
         self.dataset = dataset
         self.listing = listing
-        self.declared: Declared | None = dataset.declared()
+        self.declared: Declared | None = dataset.declared
         self.replaced: frozenset[str] = snapshot.manifest.replaced_columns(self.declared)
         """Indexed columns whose name now belongs to another column; they are read whole."""
         self.files: Files = Files.listed(snapshot.fragments, dataset, listing, snapshot.manifest.next_fragment_id)

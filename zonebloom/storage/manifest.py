@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
 from zonebloom.bloom.sizing import SIZINGS
-from zonebloom.formats import Declared
+from zonebloom.formats import Declared, column_id
 from zonebloom.ground.errors import (
     ConcurrentCommitError,
     CorruptIndexError,
@@ -69,6 +69,8 @@ class ColumnEntry:
     """The rule that gives a filter's number of blocks for `fpp`."""
     segments: tuple[SegmentEntry, ...]
     """The segments of the column."""
+    column_id: str = field(kw_only=True)
+    """The id of the column that its zones describe; see `column_id`."""
     kind: Kind = "bloom"
     """The segments that are made: bloom filters (`zones` and `slices`), locators, or both."""
     unfit: Runs = ()
@@ -122,26 +124,13 @@ class Manifest:
         return next((entry for entry in self.columns if entry.name == name), None)
 
     def replaced_columns(self, declared: Declared | None) -> frozenset[str]:
-        """Indexed columns whose name now belongs to another column or to none; their filters describe the former one.
-
-        Design: docs/design/tables.md#column-ids
-        """
-        if declared is None:
-            return frozenset()
-        ids, now = self.dataset.get("column_ids", {}), declared.column_ids
-        return frozenset(
-            column.name for column in self.columns if ids.get(column.name, column.name) != column_id(column.name, now)
-        )
+        """Indexed columns whose name is now that of another column or of none; their zones describe the former one."""
+        return frozenset(entry.name for entry in self.columns if entry.column_id != column_id(entry.name, declared))
 
     def following(self, operation: str, **changes: Any) -> Manifest:
         """The next version, with `changes`."""
         following: dict[str, Any] = {"version": self.version + 1, "operation": operation, "committed_at": _now()}
         return replace(self, **following | changes)
-
-
-def column_id(name: str, ids: Mapping[str, str]) -> str:
-    """What a column of a table with these ids is below its name; the name without ids, empty if there is no column."""
-    return ids.get(name, "") if ids else name
 
 
 def _now() -> str:
@@ -202,8 +191,11 @@ def _encode_schema(schema: pa.Schema) -> str:
 
 
 def _body(manifest: Manifest) -> dict[str, Any]:
+    is_table = manifest.dataset["kind"] != "parquet"
+    ids = {"column_ids": {column.name: column.column_id for column in manifest.columns}} if is_table else {}
     return {
-        **_fields(manifest, "version", "operation", "committed_at", "writer", "dataset", "next_fragment_id"),
+        **_fields(manifest, "version", "operation", "committed_at", "writer", "next_fragment_id"),
+        "dataset": manifest.dataset | ids,
         "schema": _encode_schema(manifest.schema),
         "columns": [
             {
@@ -359,7 +351,10 @@ def _column(name: str, arrow_type: pa.Schema, *, unfinished: bool, **entry: Any)
 def _manifest(body: Any, format_version: int) -> Manifest:
     """The version of a body. Raises the errors of its parts."""
     parts = (_BODY_1 if format_version == 1 else _BODY)(body)
-    columns = tuple(_column(**column) for column in parts.pop("columns"))
+    ids = parts["dataset"].pop("column_ids", {})
+    columns = tuple(
+        _column(**column, column_id=ids.get(column["name"], column["name"])) for column in parts.pop("columns")
+    )
     manifest = Manifest(columns=columns, fragment_lists=parts.pop("fragments"), **parts)
     files = [path for column in columns for path in column.files] + [entry.path for entry in manifest.fragment_lists]
     names = [column.name for column in columns]

@@ -20,7 +20,7 @@ from zonebloom.formats import hive as partitions
 from zonebloom.formats.schema_evolution import unified
 from zonebloom.ground.errors import ConcurrentCommitError
 from zonebloom.storage.fragments import Fragment, FragmentListEntry, FragmentTable, is_in_runs, write_fragments
-from zonebloom.storage.manifest import ColumnEntry, Manifest, column_id
+from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.segment import Runs, covered_by, joined_runs, runs
 from zonebloom.stores.store import Store
 
@@ -66,9 +66,7 @@ class Change:
     removed_lists: frozenset[str] = frozenset()
     """Paths of removed fragment lists; all their fragments are removed."""
     schema: pa.Schema | None = None
-    """Schema of the added files, without partition columns."""
-    declared: pa.Schema | None = None
-    """The whole schema from the table's log, if the data set is a table."""
+    """Schema of the added files, without partition columns; the whole schema of a table."""
     is_schema_whole: bool = False
     """Whether `schema` is the schema of all files. If so, columns that no file has any longer are removed."""
     dataset: Mapping[str, Any] | None = None
@@ -179,8 +177,10 @@ class Rebase:
         added = covered_by(new.segments)
         is_clear = {segment.path: segment.path in former or not _meet(added, segment.fragments) for segment in kept}
         if change.is_rebuilt:
-            kept = [segment for segment in kept if is_same and segment.path not in former and is_clear[segment.path]]
-            return replace(new, segments=(*kept, *new.segments))
+            kept = [segment for segment in kept if segment.path not in former and is_clear[segment.path]]
+            if kept and current.column_id != new.column_id:
+                raise self._overlap(f"column {new.name} of the table")
+            return replace(new, segments=(*(kept if is_same else ()), *new.segments))
         gone = covered_by(segment for segment in current.segments if segment.path in change.removed)
         live = self.live.fragment_ids
         is_lost = is_in_runs(live, gone) & ~is_in_runs(live, covered_by(new.segments))  # a restore made it live again
@@ -194,8 +194,8 @@ class Rebase:
         """Schema and data set of the following version; its partition columns come from all its files."""
         current, change = self.current, self.change
         dataset = {**current.dataset, **(change.dataset or {})}
-        if "column_ids" in dataset:
-            return change.declared or current.schema, {**dataset, "column_ids": self._column_ids(dataset["column_ids"])}
+        if dataset["kind"] != "parquet":
+            return change.schema or current.schema, dataset
         if change.schema is None and not change.removed and not change.unknown_paths:
             return current.schema, dataset
         keys = current.dataset.get("partition_columns", [])
@@ -214,26 +214,6 @@ class Rebase:
             fields = [column for column in current.schema if column.name in keys and column.name not in schema.names]
         dataset["partition_columns"] = [column.name for column in fields]
         return pa.schema([*schema, *fields]), dataset
-
-    def _column_ids(self, now: Mapping[str, str]) -> dict[str, str]:
-        """The ids of the indexed columns of a table at the time when the columns were built.
-
-        Design: docs/design/tables.md#column-ids
-        """
-        earlier_ids = self.current.dataset.get("column_ids", {})
-        rebuilt = {change.entry.name for change in self.change.columns if change.is_rebuilt}
-        ids = {name: column_id(name, now) for name in rebuilt} if now else {}
-        for entry in self.current.columns:
-            name = entry.name
-            own_id = earlier_ids.get(name, name)
-            is_rebuilt = name in rebuilt
-            is_changed = any(change.entry.name == name for change in self.change.columns)
-            replaces_all = is_rebuilt and self.current.version == self.base.version  # no other commit's segments stay
-            if is_changed and not replaces_all and column_id(name, now) != own_id:
-                raise self._overlap(f"column {name} of the table")
-            if name in earlier_ids and not is_rebuilt:
-                ids[name] = own_id
-        return ids
 
     def _fragment_lists(
         self, kept: Sequence[FragmentListEntry], gone: NDArray[np.uint64]
@@ -267,7 +247,7 @@ class Rebase:
 
 
 def _parameters(entry: ColumnEntry) -> tuple[Any, ...]:
-    return (entry.column_type, entry.rows_per_zone, entry.fpp, entry.sizing, entry.kind)
+    return (entry.column_id, entry.column_type, entry.rows_per_zone, entry.fpp, entry.sizing, entry.kind)
 
 
 def _meet(first: Runs, second: Runs) -> bool:

@@ -108,7 +108,7 @@ def delete(table: Table, column: str, keys: Any, *, index: str | os.PathLike[str
 
 def delete_at(table: Table, column: str, keys: Any, index: Index, view: View) -> Rewrite:
     """As `delete`, of the rows of the snapshot of `view`; a `ConcurrentCommitError` if the table has another one."""
-    array, declared = collected(keys), view.dataset.declared()
+    array, declared = collected(keys), view.dataset.declared
     snapshot_id = None if declared is None else declared.state["snapshot_id"]
     return _rewrite(table, column, lambda _table: (array, None), index, snapshot_id)
 

@@ -71,7 +71,7 @@ class Layout:
     @cached_property
     def is_hive(self) -> bool:
         """Whether the partition columns are folders; then Spark infers the types from the values."""
-        return self.view.dataset.declared() is None
+        return self.view.dataset.declared is None
 
     def schema(self, columns: Sequence[str] | None = None) -> spark.StructType:
         """All columns in order, or those named, each nullable.
