@@ -369,6 +369,10 @@ def put_in_place(root, rows, **options) -> None:
     log.write_text(re.sub(r'"size":\d+', f'"size":{path.stat().st_size}', log.read_text()))
 
 
+def maps_of(*fields: str) -> pa.MapType:
+    return pa.map_(pa.string(), pa.struct([(name, pa.int64()) for name in fields]))
+
+
 @pytest.mark.parametrize(
     ("held", "kind"),
     [
@@ -376,17 +380,18 @@ def put_in_place(root, rows, **options) -> None:
         (pa.array([[1000], [1500]], pa.list_(pa.timestamp("ns"))), pa.list_(pa.timestamp("us"))),
         (pa.array([1.0, 2.5]), pa.int32()),
         (pa.array([b"a", b"\xff"]), pa.string()),
+        (pa.array([[("m", {"a": 1, "x": 5})]] * 2, maps_of("a", "x")), maps_of("a", "b")),
     ],
-    ids=["time", "list", "number", "text"],
+    ids=["time", "list", "number", "text", "map"],
 )
 def test_a_delta_table_whose_values_deltalake_cuts_stays_as_it_is(tmp_path, held, kind):
-    """deltalake 1.6 casts what it rewrites: 1500 ns to 1 us, 2.5 to 2."""
+    """deltalake 1.6 casts what it rewrites: 1500 ns to 1 us, 2.5 to 2. In a map it takes x for b."""
     root, k, record = tmp_path / "table", pa.array([1, 2]), tmp_path / "record.json"
-    exact = pa.table({"k": k, "v": pa.array([held[0].as_py()] * 2).cast(kind)})
+    exact = pa.table({"k": k, "v": pa.array([held[0].as_py()] * 2, kind)})
     write_deltalake(root, exact)
     put_in_place(root, pa.table({"k": k, "v": held}))
     zb.build_index(root, "k", rows_per_zone=10)
-    with pytest.raises(DataFileError, match=r"that deltalake changes .*column v of .* must convert"):
+    with pytest.raises(DataFileError, match=r"that deltalake changes .*column v of "):
         zb.erase(root, "k", [1], record=record)
     assert DeltaTable(root).version() == 0
     write_deltalake(root, exact, mode="overwrite")  # as another engine rewrites the files

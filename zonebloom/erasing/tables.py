@@ -132,12 +132,21 @@ def _is_misspelt(value: pa.Scalar) -> bool:
     return plain < 0 if isinstance(plain, Decimal) else plain == NULL_FOLDER
 
 
+def _fields_of_maps(kind: pa.DataType, path: str = "", *, is_inside: bool = False) -> set[str]:
+    """Paths of the fields of structs that are in maps."""
+    is_struct, inner = pa.types.is_struct(kind), [kind.field(place) for place in range(kind.num_fields)]
+    names = [f"{path}.{field.name if is_struct else place}" for place, field in enumerate(inner)]
+    is_inside = is_inside or pa.types.is_map(kind)
+    parts = (_fields_of_maps(field.type, at, is_inside=is_inside) for at, field in zip(names, inner, strict=True))
+    return set(names if is_inside else ()).union(*parts)
+
+
 def _changed(table: DeltaTable, view: View, held: Iterable[str]) -> Iterator[str]:
     """What deltalake writes otherwise than it read it: values of partitions, and paths of the files that it removes.
 
     Or what it reads otherwise than we do. deltalake 1.6 finds columns by name in mapping mode id, too, and has INT96 in
     nanoseconds: of the files `held` it would write 9999-12-31 as a day of 1816. It cuts and
-    rounds values that are not of the table's types.
+    rounds values that are not of the table's types, and takes fields in maps by their places.
     """
     names = [field.name for field in view.schema if field not in view.partition_fields]
     for path in held:
@@ -146,7 +155,10 @@ def _changed(table: DeltaTable, view: View, held: Iterable[str]) -> Iterator[str
                 try:
                     read = file.read_rows(group, [0], [num_rows], names, int96_unit="ns")
                     for name in read.column_names:
-                        as_type(read[name], view.schema.field(name).type, name, path)
+                        kind = view.schema.field(name).type
+                        as_type(read[name], kind, name, path)
+                        if _fields_of_maps(read[name].type) != _fields_of_maps(kind):
+                            yield f"column {name} of {path}, whose maps have other fields than the table's"
                 except DataFileError as error:
                     yield str(error)
     if table.metadata().configuration.get("delta.columnMapping.mode") == "id":
