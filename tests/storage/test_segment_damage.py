@@ -57,13 +57,18 @@ def subject(request, tmp_path, monkeypatch) -> Subject:
     return make(tmp_path, count)
 
 
-def test_slices_of_another_index_are_detected(tmp_path):
-    """Of the same column, type and rows."""
-    mine, other = (write_slices(tmp_path / name, random_filters(20, 2)) for name in "ab")
-    (tmp_path / "b" / other.path).rename(tmp_path / "a" / mine.path)
-    assert [span[0] for span in mine.spans] == [span[0] for span in other.spans]
-    with pytest.raises(CorruptIndexError, match="must have checksum"):
-        SliceSegment(LocalStore(tmp_path / "a"), mine)
+@pytest.mark.parametrize("subject", [(slices, 1), (slices, FEW_HASHES + 1), (locator, 60)], indirect=True)
+def test_rows_of_another_segment_are_detected(subject, tmp_path):
+    """Of the same column, type, rows and shape: the head or tail says nothing of the values."""
+    make = slices if subject.entry.kind == "slices" else locator
+    other = make(tmp_path / "other", len(subject.hashes))
+    first = subject.entry.spans[0].num_bytes if make is slices else 0
+    length = subject.entry.spans[1].num_bytes if make is slices else subject.entry.filter_bytes
+    mine, others = subject.path.read_bytes(), other.path.read_bytes()
+    subject.path.write_bytes(mine[:first] + others[first : first + length] + mine[first + length :])
+    segment = subject.open()
+    assert subject.zones <= set(segment.candidates(subject.hashes).tolist())
+    assert len(segment.damage) == 1
 
 
 def test_a_flipped_bit_anywhere_is_detected_and_loses_nothing(subject):

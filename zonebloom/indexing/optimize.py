@@ -28,7 +28,6 @@ from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import is_in_runs, read_fragments
 from zonebloom.storage.locator.merge import merge_all
 from zonebloom.storage.manifest import ColumnEntry, Manifest
-from zonebloom.storage.sealed_rows import seal_rows
 from zonebloom.storage.segment import SegmentEntry, count_zones
 from zonebloom.storage.slices.layout import FULL_GROUP, cut_into_groups
 from zonebloom.storage.slices.reader import SliceSegment
@@ -330,8 +329,7 @@ def _write_slices(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEnt
             return rows
 
         parts = concurrently(sliced, range(len(bodies)), 1, ahead=1)  # a body is sliced while the last one is written
-        for (first, _), rows in zip(bodies, parts, strict=True):
-            seal_rows(rows, first * ROWS_PER_BLOCK)
+        for rows in parts:
             writer.write(rows)
         return writer.finish()
 

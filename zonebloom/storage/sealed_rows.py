@@ -1,8 +1,9 @@
 """`SealedRows`: the rows of one size of a segment file: the bit rows of slices, the pages of a locator.
 
-The last 8 bytes of a row are the checksum of the others, seeded with the number of the row. Few rows are read by
-position and checked each time. Many rows are memory-mapped and checked once, before their first use. Once a row was
-found damaged, nothing of the file is believed, and `damage` has the message.
+The last 8 bytes of a row are the checksum of the others, seeded with the path of the file and the number of the row:
+a row of another file, or of another place, fails it. Few rows are read by position and checked each time. Many rows are
+memory-mapped and checked once, before their first use. Once a row was found damaged, nothing of the file is believed,
+and `damage` has the message.
 """
 
 from __future__ import annotations
@@ -37,36 +38,56 @@ _Answer = TypeVar("_Answer")
 _digest = xxhash.xxh3_64_intdigest
 
 
-def seal_rows(rows: NDArray[np.uint8], first_row: int) -> None:
-    """Write the checksum of each row into its last 8 bytes; `rows` has shape `(num_rows, stride)`.
+def first_seed(path: str) -> int:
+    """The seed of row 0 of a segment; those of its other rows follow.
+
+    Spec: specs/slices.md#row-checksum
+    """
+    return _digest(path.encode()) >> 1
+
+
+def seal_rows(rows: NDArray[np.uint8], first_row: int, path: str) -> None:
+    """Write the checksum of each row of segment `path` into its last 8 bytes; `rows` has shape `(num_rows, stride)`.
 
     Spec: specs/slices.md#row-checksum
     """
     num_rows, stride = rows.shape
+    first = first_seed(path) + first_row
     if stride >= KERNEL_STRIDE:
         from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - Numba is loaded by the first rows, not by import
 
-        row_checksums.seal_rows(rows, first_row)
+        row_checksums.seal_rows(rows, first)
         return
     view = rows.data.cast("B")
     hashed = stride - CHECKSUM_BYTES
     rows.view(np.dtype("<u8"))[:, -1] = [
         _digest(view[start : start + hashed], seed)
-        for seed, start in enumerate(range(0, num_rows * stride, stride), first_row)
+        for seed, start in enumerate(range(0, num_rows * stride, stride), first)
     ]
 
 
 class SealedRows:
-    """The rows of `stride` bytes in `places`: the offset in the file and the number of rows of each body."""
+    """The rows of `stride` bytes in `places`: the offset in the file and the number of rows of each body.
+
+    In layouts of `version` 1 the checksums do not know the path.
+    """
 
     def __init__(
-        self, store: Store, entry: SegmentEntry, name: str, stride: int, places: Sequence[tuple[int, int]]
+        self,
+        store: Store,
+        entry: SegmentEntry,
+        name: str,
+        stride: int,
+        places: Sequence[tuple[int, int]],
+        *,
+        version: int,
     ) -> None:
         self._store = store
         self._entry = entry
         self._name = name
         self._stride = stride
         self._places = places
+        self._first_seed = first_seed(entry.path) if version > 1 else 0
         self.damage: tuple[str, ...] = ()
         """The first damage that `sound` met."""
 
@@ -102,8 +123,9 @@ class SealedRows:
             rows = [blob[at : at + stride] for blob in rows for at in range(0, len(blob), stride)]
         if len(rows) != len(numbers):  # a row that is cut fails its checksum
             raise CorruptIndexError(f"segment {self._entry.path} must have {self._entry.num_bytes} bytes", got="fewer")
-        for number, row in zip(numbers, rows, strict=True):
-            if _digest(row[:-CHECKSUM_BYTES], number) != int.from_bytes(row[-CHECKSUM_BYTES:], "little"):
+        seeds = (self._first_seed + number for number in numbers)
+        for number, row, seed in zip(numbers, rows, seeds, strict=True):
+            if _digest(row[:-CHECKSUM_BYTES], seed) != int.from_bytes(row[-CHECKSUM_BYTES:], "little"):
                 self.reject(number)
         return rows
 
@@ -167,7 +189,7 @@ class SealedRows:
         if not len(inside):
             return
         kernels = kernels_to_read("row_checksums") if self._stride >= KERNEL_STRIDE else kernels_in_numpy
-        bad = kernels.first_bad_row(body, first, inside.astype(np.uint64))
+        bad = kernels.first_bad_row(body, self._first_seed + first, inside.astype(np.uint64))
         if bad < len(inside):
             self.reject(first + int(inside[bad]))
 

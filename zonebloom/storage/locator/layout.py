@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 KIND = "locator"
 _KEY, _ROOTS_KEY, _DEVIATIONS_KEY = b"zonebloom.locator", b"zonebloom.roots", b"zonebloom.deviations"
-_VERSION = 1
+_VERSION = 2
 _PARTS = 256
 """Parts of a page in which interpolation counts."""
 
@@ -52,6 +52,8 @@ class LocatorLayout:
     deviations: tuple[tuple[int, int], ...] = ()
     """For each directory page, in 1/256 page, the least and the greatest difference of an interpolated position to the
     real one, over its pages; empty if the writer did not say."""
+    version: int = _VERSION
+    """Of the format: 1 if the checksums of pages do not know the path."""
 
     @property
     def zone_bits(self) -> int:
@@ -142,7 +144,7 @@ def deviations_of(firsts: NDArray[np.uint64], zone_bits: int) -> tuple[tuple[int
 
 def encode_tail(layout: LocatorLayout, positions: ZonePositions) -> pa.Buffer:
     """The tail: an Arrow IPC stream of one batch of zone runs, whose schema carries the layout."""
-    described = {"version": _VERSION, **asdict(layout)}
+    described = asdict(layout)
     del described["roots"], described["deviations"]  # they are many, and bytes
     metadata = {
         _KEY: json.dumps(described, separators=(",", ":")).encode(),
@@ -166,14 +168,13 @@ def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, ZonePositions]:
         (zone_runs,) = read_batches(pa.py_buffer(tail), RUN_SCHEMA)
         metadata = zone_runs.schema.metadata or {}
         described = json.loads(metadata[_KEY])
-        if described["version"] > _VERSION:
-            raise UnsupportedFormatError.newer(
-                f"segment {where} must have layout version <= {_VERSION}", described["version"]
-            )
+        count = integer()
+        version = count(described["version"])
+        if version > _VERSION:
+            raise UnsupportedFormatError.newer(f"segment {where} must have layout version <= {_VERSION}", version)
         roots = np.frombuffer(base64.b64decode(metadata[_ROOTS_KEY], validate=True), "<u8")
         written = base64.b64decode(metadata.get(_DEVIATIONS_KEY, b""), validate=True)
         deviations = tuple(map(tuple, np.frombuffer(written, "<i4").reshape(-1, 2).tolist()))
-        count = integer()
         num_zones, num_pairs, num_pages = (count(described[name]) for name in ("num_zones", "num_pairs", "num_pages"))
         positions = positions_of(zone_runs, num_zones, where)
-        return LocatorLayout(num_zones, num_pairs, num_pages, tuple(roots.tolist()), deviations), positions
+        return LocatorLayout(num_zones, num_pairs, num_pages, tuple(roots.tolist()), deviations, version), positions

@@ -70,7 +70,9 @@ class LocatorSegment(ZoneFilters):
         self.layout, self._positions = decode_tail(tail, entry.path)
         self.layout.check(entry)
         num_pages = self.layout.num_pages + self.layout.num_directory_pages
-        self.sealed: SealedRows = SealedRows(store, entry, "page", PAGE_BYTES, [(0, num_pages)])
+        self.sealed: SealedRows = SealedRows(
+            store, entry, "page", PAGE_BYTES, [(0, num_pages)], version=self.layout.version
+        )
         """All pages, those of the directory last."""
 
     @property

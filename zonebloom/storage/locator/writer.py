@@ -79,7 +79,7 @@ class LocatorWriter(SegmentWriter):
 
     def _append(self, pages: NDArray[np.uint8]) -> None:
         if len(pages):
-            seal_rows(pages, self._num_pages)
+            seal_rows(pages, self._num_pages, self._path)
             self._sink.write_unchecked(pages)
             self._num_pages += len(pages)
 

@@ -35,7 +35,7 @@ MIN_STRIDE, MAX_STRIDE = 64, PAGE_BYTES
 _BODY_BYTES = 64 << 20
 _LAYOUT_KEY = b"zonebloom.slices"
 _ZONES_KEY = b"zonebloom.zones"
-_LAYOUT_VERSION = 1
+_LAYOUT_VERSION = 2
 
 
 def capacity_of(stride: int) -> int:
@@ -100,6 +100,8 @@ class GroupLayout:
     """Whole blocks of a record batch."""
     body_offsets: tuple[int, ...]
     """Offset of each record batch's rows in the file."""
+    version: int = _LAYOUT_VERSION
+    """Of the format: 1 if the checksums of rows do not know the path."""
 
     @classmethod
     def planned(cls, num_blocks: int, num_zones: int) -> GroupLayout:
@@ -143,6 +145,7 @@ _LAYOUT = record(
     stride=integer(),
     blocks_per_body=integer(),
     body_offsets=array(integer()),
+    version=integer(),
 )
 
 
@@ -151,9 +154,8 @@ def encode(layout: GroupLayout, positions: ZonePositions) -> dict[bytes, bytes]:
 
     Spec: specs/slices.md#metadata
     """
-    described = {"version": _LAYOUT_VERSION, **asdict(layout)}
     return {
-        _LAYOUT_KEY: json.dumps(described, separators=(",", ":")).encode(),
+        _LAYOUT_KEY: json.dumps(asdict(layout), separators=(",", ":")).encode(),
         _ZONES_KEY: base64.b64encode(encoded_runs(positions)),
     }
 

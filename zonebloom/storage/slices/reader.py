@@ -76,7 +76,7 @@ class SliceSegment(BlockFilters):
             (place, (stop - first) * ROWS_PER_BLOCK)
             for place, (first, stop) in zip(self.layout.body_offsets, self.layout.bodies(), strict=True)
         ]
-        self._sealed = SealedRows(store, entry, "bit row", self.layout.stride, places)
+        self._sealed = SealedRows(store, entry, "bit row", self.layout.stride, places, version=self.layout.version)
         self._window: tuple[int, NDArray[np.uint32]] = (-1, np.zeros((0, 1, WORDS_PER_BLOCK), np.uint32))
         """The number of the first of 64 zones, and their filters: the last ones that were read."""
 

@@ -18,6 +18,7 @@ from zonebloom.bloom.split_block import ROWS_PER_BLOCK
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.storage.arrow_file import MAGIC
+from zonebloom.storage.sealed_rows import seal_rows
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, runs
 from zonebloom.storage.slices.layout import PAGE_BYTES, GroupLayout, encode
 from zonebloom.stores.store import Store
@@ -60,8 +61,7 @@ class SliceSegmentWriter(SegmentWriter):
     def _schema(self, layout: GroupLayout) -> pa.Schema:
         described = self._zone_schema.field("bloom_filter_data").metadata
         field = pa.field("bit_rows", pa.binary(layout.stride), nullable=False, metadata=described)
-        own = {b"zonebloom.path": self._path.encode()}  # or the head of another index could be the same
-        return pa.schema([field], {**(self._zone_schema.metadata or {}), **own, **encode(layout, self._positions)})
+        return pa.schema([field], {**(self._zone_schema.metadata or {}), **encode(layout, self._positions)})
 
     def _plan(self, layout: GroupLayout) -> None:
         """Compute the offsets of the bodies, repeatedly: the head has them, and they change its length."""
@@ -96,7 +96,7 @@ class SliceSegmentWriter(SegmentWriter):
             return int(file.size() - len(batch) * self.layout.stride - self.schema.serialize().size)
 
     def write(self, rows: NDArray[np.uint8]) -> None:
-        """Append the next body: its rows, sealed. The caller may use their memory again afterwards."""
+        """Seal and append the rows of the next body. The caller may use their memory again afterwards."""
         if not self._num_written:
             self._sink = CheckedFile(self._open(), bodies=self.layout.body_offsets)
             self._writer = pa.ipc.new_file(pa.PythonFile(self._sink, "w"), self.schema)
@@ -104,6 +104,7 @@ class SliceSegmentWriter(SegmentWriter):
         wanted = ((stop - first) * ROWS_PER_BLOCK, self.layout.stride)
         if rows.shape != wanted:
             raise InvalidArgumentError(f"body {self._num_written} must have shape {wanted}", got=rows.shape)
+        seal_rows(rows, first * ROWS_PER_BLOCK, self._path)
         message = _message(self._paddings[self._num_written])
         self._writer.write_batch(_batch(rows, self.schema), custom_metadata=message)
         self._num_written += 1
