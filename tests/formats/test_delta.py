@@ -461,9 +461,12 @@ def test_a_log_from_a_backup_goes_on_with_other_entries_of_the_same_numbers(tmp_
     for seconds in (1, 2):
         os.utime(table.root / "_delta_log" / f"{1:020d}.json", (seconds, seconds))
         assert_agrees(index, table.root)
+        pinned = open_dataset(table.root).pin()
         shutil.rmtree(table.root / "_delta_log")
         shutil.copytree(tmp_path / "backup", table.root / "_delta_log")
         table.hide([3])
+        (path,) = pinned.list()
+        assert pinned.deleted_rows(path).tolist() == ([1, 2] if seconds == 1 else [3])
     assert_agrees(index, table.root)
 
 

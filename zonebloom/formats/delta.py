@@ -12,7 +12,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -153,7 +153,10 @@ def _snapshot(table: DeltaTable, store: Store, entry: object = None) -> TableSna
         arrow = pa.schema([field.remove_metadata() for field in pa.schema(table.schema().to_arrow())])
         files = _files(table, location, names.name_of)
     declared = Declared(arrow, tuple(table.metadata().partition_columns), names.ids, {"table_version": version})
-    deletes = partial(_deleted_rows, store, version) if "deletionVectors" in features else None
+    deletes = None
+    if "deletionVectors" in features:
+        unmoved = _opened(store, version) if entry is None else table
+        deletes = partial(_deleted_rows, unmoved, location, files)
     if deletes is not None and not features <= _READ_WITH_VECTORS:
         deletes()  # deltalake may fail with other features: an error now is better than at the first scan
     return TableSnapshot(
@@ -185,7 +188,7 @@ def _reader_features(table: DeltaTable, location: str) -> frozenset[str]:
     return features
 
 
-def _files(table: DeltaTable, location: str, naming: Callable[[StoredName], str | None] | None) -> dict[str, TableFile]:
+def _files(table: DeltaTable, location: str, naming: Callable[[StoredName], str | None]) -> dict[str, TableFile]:
     """The data files of the loaded version, by path in order."""
     actions = pa.table(table.get_add_actions())
     written = actions["path"].to_pylist()
@@ -233,11 +236,9 @@ def _relative(encoded: str, location: str) -> str:
     return path
 
 
-def _deleted_rows(store: Store, version: int) -> Mapping[str, NDArray[np.int64]]:
-    """The deleted rows of the files that have some, by path."""
-    table, location = _opened(store, version), store.location
+def _deleted_rows(table: DeltaTable, location: str, files: Container[str]) -> Mapping[str, NDArray[np.int64]]:
+    """The deleted rows of those of the `files` that have some, by path; the log is not read again."""
     root = f"{table.table_uri.rstrip('/')}/"
-    files = _files(table, location, None)
     deleted: dict[str, NDArray[np.int64]] = {}
     with _explained(location, "the deletion vectors"):
         for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):

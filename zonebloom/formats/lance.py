@@ -16,6 +16,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -95,10 +96,10 @@ class LanceDataset(TableDataset):
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The newest version, or the version that the given table has loaded; `last` if nothing changed."""
         if self._table is not None:
-            manifest = manifest_of(self._table)  # a table that was made anew, or a branch, may have the same version
+            table = copy(self._table)  # which never moves
+            manifest = manifest_of(table)  # a table that was made anew, or a branch, may have the same version
             if last is not None and manifest == last.seen:
                 return last
-            table = self._table.checkout_version(self._table.version)  # another object, which never moves
             table._default_scan_options = None  # noqa: SLF001 - they leave rows out, or order them otherwise
             snapshot = _snapshot(table, self.location)
             snapshot.seen = manifest
