@@ -167,6 +167,42 @@ def test_no_module_reads_a_jvm():
     assert not [source for source in SOURCES if of_a_jvm.search(source.read_text("utf-8"))]
 
 
+MAKERS_OF_FRAMES = {
+    ("_scan", "parquet"): "files, by Spark",
+    ("read_rows", "mapInArrow"): "files, by the library",
+    ("local_frame", "createDataFrame"): "rows that were read, or keys",
+    ("frame_of", "createDataFrame"): "rows of a table of Arrow",
+    ("frame_of", "mapInArrow"): "the same, before Spark 4",
+    ("_template", "createDataFrame"): "no rows",
+    ("searched", "createDataFrame"): "no rows",
+    ("opaque", "mapInArrow"): "no rows",
+    ("indexes", "createDataFrame"): "what is said of indexes",
+    ("columns", "createDataFrame"): "what is said of an index",
+    ("to_df", "createDataFrame"): "what is said of a search",
+    ("locate", "mapInArrow"): "places of keys",
+    ("_collect", "mapInArrow"): "results of tasks",
+    ("arrow_of", "mapInArrow"): "rows of a frame of a user",
+}
+"""Functions that make frames of Spark, and of what."""
+GIVERS_OF_FRAMES = {("by", "frame"), ("toDF", "frame"), ("map_candidates", "frame"), ("frame", "frame")}
+"""Functions that give users the rows of files, all through the `frame` of a reader, which guards the files."""
+
+
+def calls_of(tree: ast.AST, *names: str) -> set[tuple[str, str]]:
+    """Each function with the methods among `names` that it calls."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    inner = [(function.name, node) for function in functions for node in ast.walk(function)]
+    calls = [(name, node.func) for name, node in inner if isinstance(node, ast.Call)]
+    return {(name, func.attr) for name, func in calls if isinstance(func, ast.Attribute) and func.attr in names}
+
+
+def test_rows_of_files_reach_users_of_spark_through_one_method():
+    trees = [tree_of(source) for source in SOURCES if source.is_relative_to(PACKAGE / "engines" / "spark")]
+    made = set().union(*(calls_of(tree, "parquet", "load", "mapInArrow", "createDataFrame") for tree in trees))
+    assert made == set(MAKERS_OF_FRAMES)
+    assert set().union(*(calls_of(tree, "frame") for tree in trees)) == GIVERS_OF_FRAMES
+
+
 def unsafe_calls(tree: ast.AST) -> list[ast.Call]:
     """Calls of pyarrow's `row_group` for more than the size of one."""
     nodes = list(ast.walk(tree))

@@ -24,7 +24,7 @@ from zonebloom.engines.spark.join.pruned_join import prune_join
 from zonebloom.engines.spark.locate import locate
 from zonebloom.engines.spark.runner import SparkRunner, optimize_newest
 from zonebloom.engines.spark.scan.lake import Asked, Lake
-from zonebloom.engines.spark.scan.read import guard_of, lake_of, layout_of, searched
+from zonebloom.engines.spark.scan.read import lake_of, layout_of, searched
 from zonebloom.engines.spark.scan.row_ranges import map_candidates
 from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.formats.hive import Partitions
@@ -317,7 +317,7 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#row-ranges
         """
-        return searched(self.spark, *layout_of(self._catalog, source, index), condition)
+        return searched(*layout_of(self._catalog, source, index), condition)
 
     def locate(self, path: Source, column: str, keys: DataFrame, *, index: Place = None) -> DataFrame:
         """One row for each key and row range that may hold it: the key, path, fragment_id, start, stop.
@@ -340,7 +340,7 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#locate
         """
-        return locate(self.spark, *layout_of(self._catalog, path, index), column, keys)
+        return locate(*layout_of(self._catalog, path, index), column, keys)
 
     def map_candidates(
         self,
@@ -377,10 +377,10 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#row-ranges
         """
-        layout, table = layout_of(self._catalog, path, index)
-        rows = wanted if isinstance(wanted, (DataFrame, pa.Table)) else searched(self.spark, layout, table, wanted)
-        guard = guard_of(self.spark, layout, table)
-        return map_candidates(self.spark, layout, table, rows, function, schema=schema, columns=columns, guard=guard)
+        layout, reader = layout_of(self._catalog, path, index)
+        rows = wanted if isinstance(wanted, (DataFrame, pa.Table)) else searched(layout, reader, wanted)
+        mapped = map_candidates(self.spark, layout, reader.table, rows, function, schema=schema, columns=columns)
+        return reader.frame(layout.view, mapped.schema, mapped)
 
     # --- joining ----------------------------------------------------------------------------------------------------
 

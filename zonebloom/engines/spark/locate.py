@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.catalog import check_batch
@@ -21,9 +21,9 @@ from zonebloom.engines.spark.join.keys import check_pair, distinct
 from zonebloom.engines.spark.pushdown.calendars import are_old
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.engines.spark.runner import sent_dataset
-from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.read import column_as_stored
+from zonebloom.engines.spark.scan.readers import Reader
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.search import locate as library
 from zonebloom.search.query import Query
@@ -36,7 +36,7 @@ _MOST_LINES = 1 << 20
 """Lines that a task holds at once for keys that may be in any row of new files."""
 
 
-def locate(spark: SparkSession, layout: Layout, table: CatalogTable | None, column: str, keys: DataFrame) -> DataFrame:
+def locate(layout: Layout, reader: Reader, column: str, keys: DataFrame) -> DataFrame:
     """See `ZoneBloom.locate`."""
     view = layout.view
     check_batch(keys)
@@ -47,7 +47,7 @@ def locate(spark: SparkSession, layout: Layout, table: CatalogTable | None, colu
     if view.column(column) is None:
         raise view.snapshot.not_indexed(column)
     wanted = distinct(keys)
-    check_pair(keys.schema[0], column_as_stored(spark, layout, table, column))
+    check_pair(keys.schema[0], column_as_stored(layout, reader, column))
     store, version = view.snapshot.store, view.snapshot.manifest.version
     sent = pickled((store, version, sent_dataset(view.dataset), dict(view.listing)))
     schema = StructType(list(keys.schema))

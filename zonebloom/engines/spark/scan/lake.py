@@ -224,7 +224,7 @@ class Lake:
     def toDF(self) -> DataFrame:  # noqa: N802 - Spark's name
         """All rows: Spark's plain read, listed now."""
         lake = self._now()
-        return lake._selected(lake._reader.shown(lake._index.view(), lake.full_schema, lake.schema))  # noqa: SLF001 - of its class
+        return lake._selected(lake._reader.frame(lake._index.view(), lake.schema, is_shown=True))  # noqa: SLF001 - of its class
 
     def count(self) -> int:
         """The number of all rows."""
@@ -449,23 +449,21 @@ class Lake:
         """The rows, read as `plan` says."""
         reader, method, condition = self._reader, plan.choice.method, plan.condition
         layout, schema, wanted = Layout(plan.view), self._read_schema(condition), condition.exact
-        if method == "plain":
-            frame = reader.whole(plan.view, self.full_schema, schema)
-        elif method == "row_ranges":
-            frame = read_rows(self.spark, layout, self._rows(plan), schema, wanted=wanted, result=plan.result)
+        rows = None
+        if method == "row_ranges":
+            rows = read_rows(self.spark, layout, self._rows(plan), schema, wanted=wanted, result=plan.result)
         elif isinstance(reader, SparkReader) and method == "files":
-            frame = reader.files(plan.paths, self.full_schema)
-        elif plan.paths:
+            rows = reader.files(plan.paths, schema)
+        elif method == "driver" and plan.paths:
             try:
-                rows = local_rows(layout, self._rows(plan), schema, wanted, max_bytes=DRIVER_ROW_BYTES)
+                table = local_rows(layout, self._rows(plan), schema, wanted, max_bytes=DRIVER_ROW_BYTES)
             except TooWideError:
                 return self.by(replace(plan, choice=plan.wider()))
-            frame = local_frame(self.spark, rows, schema)
-        else:
-            frame = self._template.where("1 = 0")  # the optimizer sees that there are no rows, and runs no job
+            rows = local_frame(self.spark, table, schema)
+        elif method == "driver":
+            rows = self._template.where("1 = 0")  # the optimizer sees that there are no rows, and runs no job
             condition = replace(condition, residual=(), keys=())
-        if method != "plain":
-            frame = reader.guarded(frame, plan.view, self.full_schema)
+        frame = reader.frame(plan.view, schema, rows)
         return PrunedRead(self._selected(filtered(self.spark, frame, condition)), plan)
 
     def _rows(self, plan: Plan) -> RowSelection:

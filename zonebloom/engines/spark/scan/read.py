@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
@@ -21,16 +21,15 @@ from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.choice import BY_ID
 from zonebloom.engines.spark.scan.lake import Asked, Lake
 from zonebloom.engines.spark.scan.layout import Layout
-from zonebloom.engines.spark.scan.readers import RangeReader, Reader, SparkReader
-from zonebloom.formats import ParquetDataset
+from zonebloom.engines.spark.scan.readers import Reader, SparkReader, reader_of
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError
 from zonebloom.index.index import Index
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult
 
 
-def layout_of(catalog: Catalog, given: Any, index: Place = None) -> tuple[Layout, CatalogTable | None]:
-    """The listing of a path, a table or a frame, with its index, and the table of Spark's catalog, if it is one.
+def layout_of(catalog: Catalog, given: Any, index: Place = None) -> tuple[Layout, Reader]:
+    """The listing of a path, a table or a frame, with its index, and the reader of its files.
 
     Raises
     ------
@@ -41,22 +40,22 @@ def layout_of(catalog: Catalog, given: Any, index: Place = None) -> tuple[Layout
     table = CatalogTable.of(source) if hasattr(source, "inputFiles") else None
     opened = catalog.open(source, index)
     check_is_read_by_spark(opened.data, catalog.source(source))
-    return Layout(opened.view()), table
+    return Layout(opened.view()), reader_of(catalog.spark, opened.data, table)
 
 
-def searched(spark: SparkSession, layout: Layout, table: CatalogTable | None, given: str | Column) -> SearchResult:
-    """The row ranges of the listed files, those of a `table`, that may match. The search runs now, on the driver.
+def searched(layout: Layout, reader: Reader, given: str | Column) -> SearchResult:
+    """The row ranges of the listed files that may match. The search runs now, on the driver.
 
     Design: docs/design/spark.md#row-ranges
     """
-    schema, binder = _bound(spark, layout, table)
+    spark, table, (schema, binder) = reader.spark, reader.table, _bound(layout, reader)
     template = spark.createDataFrame([], schema) if table is None else table.frame  # in which names may be qualified
     condition = understand(given, binder, template)
     predicate = Piece(condition.shown, BY_ID) if reads_by_id(spark, schema) else condition.predicate
     return Query(layout.view, predicate, own_filters=False).result
 
 
-def column_as_stored(spark: SparkSession, layout: Layout, table: CatalogTable | None, column: str) -> StructField:
+def column_as_stored(layout: Layout, reader: Reader, column: str) -> StructField:
     """The indexed `column` in Spark's type.
 
     Raises
@@ -64,10 +63,10 @@ def column_as_stored(spark: SparkSession, layout: Layout, table: CatalogTable | 
     InvalidArgumentError
         Spark may read other values than the index has.
     """
-    schema, binder = _bound(spark, layout, table)
+    schema, binder = _bound(layout, reader)
     try:
         target = binder.target(binder.path(column))
-        problem = BY_ID if reads_by_id(spark, schema) else None
+        problem = BY_ID if reads_by_id(reader.spark, schema) else None
     except UnboundError as error:
         problem = str(error)
     if problem is not None:
@@ -77,32 +76,20 @@ def column_as_stored(spark: SparkSession, layout: Layout, table: CatalogTable | 
     return StructField(column, target.spark)
 
 
-def _bound(spark: SparkSession, layout: Layout, table: CatalogTable | None) -> tuple[StructType, Binder]:
+def _bound(layout: Layout, reader: Reader) -> tuple[StructType, Binder]:
     """The columns of Spark's plain read, and their binder."""
-    schema = _schema_in_spark(spark, layout, table)
-    return schema, Binder(schema, layout.view, may_move=table is not None and table.is_partitioned)
+    schema = _schema_in_spark(layout, reader)
+    return schema, Binder(schema, layout.view, may_move=reader.table is not None and reader.table.is_partitioned)
 
 
-def _schema_in_spark(spark: SparkSession, layout: Layout, table: CatalogTable | None) -> StructType:
+def _schema_in_spark(layout: Layout, reader: Reader) -> StructType:
     """The columns of Spark's plain read; of files that Spark does not read, those that it knows."""
-    data = layout.view.dataset
-    if table is not None:
-        return table.frame.schema
-    if isinstance(data, ParquetDataset) and not data.is_remote:
+    if reader.table is not None:
+        return reader.table.frame.schema
+    if reader.is_native:
         with contextlib.suppress(PySparkException, DataFileError):
-            return SparkReader(spark, data).schema(layout.view)
+            return reader.schema(layout.view)
     return layout.readable
-
-
-def guard_of(spark: SparkSession, layout: Layout, table: CatalogTable | None) -> DataFrame | None:
-    """A frame that names in its plan the files of `layout`; None if Spark does not read them."""
-    data = layout.view.dataset
-    if table is not None:
-        return table.frame
-    if isinstance(data, ParquetDataset) and not data.is_remote:
-        with contextlib.suppress(PySparkException, DataFileError):
-            return SparkReader(spark, data).listed(layout.view.listing, StructType())
-    return None
 
 
 def lake_of(
@@ -119,9 +106,7 @@ def lake_of(
     check_is_read_by_spark(data, source)
     frame = source if hasattr(source, "inputFiles") else None
     table = None if frame is None else CatalogTable.of(frame)
-    reader: Reader = RangeReader(spark)
-    if isinstance(data, ParquetDataset) and not data.is_remote:
-        reader = SparkReader(spark, data, table)
+    reader = reader_of(spark, data, table)
     lake = Lake(spark, first, reader, reopen, method, table, frame)
     if frame is not None:
         _check_frame(frame, lake.full_schema, reader)

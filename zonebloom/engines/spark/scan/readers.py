@@ -10,7 +10,8 @@ Design: docs/design/spark-reads.md#reads
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
@@ -71,26 +73,22 @@ class RangeReader:
 
     is_native = False
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, table: CatalogTable | None = None) -> None:
         self.spark = spark
+        self.table = table
 
     def schema(self, view: View) -> StructType:
         """The columns of the index, in the types of Spark's Parquet reader."""
         return Layout(view).schema()
 
-    def whole(self, view: View, _: StructType, needed: StructType) -> DataFrame:
-        """All rows, with the columns `needed`."""
-        return read_rows(self.spark, Layout(view), view.universe, needed)
-
-    shown = whole
+    def frame(self, view: View, schema: StructType, rows: DataFrame | None = None, **_: bool) -> DataFrame:
+        """As `SparkReader.frame`. Spark has a plan of what is read here only for a table of its catalog."""
+        rows = read_rows(self.spark, Layout(view), view.universe, schema) if rows is None else rows
+        return rows if self.table is None else _guarded(rows, self.table.frame)
 
     def is_seen(self, listing: Mapping[str, Any]) -> Callable[[str], bool]:
         """Tells whether a file is of the listing."""
         return listing.__contains__
-
-    def guarded(self, frame: DataFrame, *_: Any) -> DataFrame:
-        """`frame`: Spark has no plan of what is read here."""
-        return frame
 
 
 class SparkReader:
@@ -104,25 +102,36 @@ class SparkReader:
         self.table = table
         self._guard: DataFrame | None = None
 
-    def whole(self, view: View, schema: StructType, _: StructType) -> DataFrame:
-        """All rows, with all columns of `schema`: Spark reads those that are used."""
+    def frame(
+        self, view: View, schema: StructType, rows: DataFrame | None = None, *, is_shown: bool = False
+    ) -> DataFrame:
+        """The frame that a user gets of `rows` of the files, or of all rows with the columns of `schema`.
+
+        Its plan names what is read, so that Spark refuses to overwrite that, and no cached frame is read for it.
+
+        Parameters
+        ----------
+        is_shown
+            Whether `sql` and `read` must know the frame for the plain read. If that is cached, they do not.
+        """
+        if rows is not None:
+            guard = self._listed(view)
+            return rows if guard is None else _guarded(rows, guard)
         if self.table is not None:
             return self.table.frame
-        return _ordered(self.plain(view.listing, schema, options=_uncached()), schema)
+        frame = self.plain(view.listing, schema, options={} if is_shown else _uncached())
+        if is_shown and (frame.storageLevel.useMemory or frame.storageLevel.useDisk):
+            return self.frame(view, schema)
+        return _ordered(frame, schema)
 
-    def shown(self, view: View, schema: StructType, needed: StructType) -> DataFrame:
-        """All rows, as a frame that `sql` and `read` know for the plain read; another one if Spark has cached that."""
-        if self.table is not None:
-            return self.table.frame
-        frame = self.plain(view.listing, schema)
-        is_cached = frame.storageLevel.useMemory or frame.storageLevel.useDisk
-        return self.whole(view, schema, needed) if is_cached else _ordered(frame, schema)
-
-    def guarded(self, frame: DataFrame, view: View, schema: StructType) -> DataFrame:
-        """`frame` with what is read in its analyzed plan, so that Spark refuses to overwrite it. It costs no job."""
+    def _listed(self, view: View) -> DataFrame | None:
+        """What Spark reads, listed once, on the driver, without a job; None if Spark cannot read these files."""
+        if self._guard is None and self.table is not None:
+            self._guard = self.table.frame
         if self._guard is None:
-            self._guard = self.listed(view.listing, schema) if self.table is None else self.table.frame
-        return frame.unionAll(self._guard.select(*map(named, frame.columns)).where("false"))
+            with suppress(PySparkException, DataFileError), changed_setting(self.spark, _LISTING_JOBS, str(2**31 - 1)):
+                self._guard = self.plain(view.listing, StructType())
+        return self._guard
 
     def check_plain_scan(self, frame: DataFrame, schema: StructType) -> None:
         """Refuse a frame that is not Spark's plain read of this data set; Spark compares the two.
@@ -172,22 +181,21 @@ class SparkReader:
         DataFileError
             The data set is a list of files, and all of them are gone.
         """
-        reader = self.spark.read.options(**options)
-        if schema is not None:
-            reader = reader.schema(schema)
         if self.dataset.layout == "folder":
-            return reader.parquet(_spelled(url_of(self.dataset.location), scheme) + end)
-        if self.dataset.layout == "files":
-            reader = reader.option("basePath", url_of(self.dataset.location))
+            return self._scan([_spelled(url_of(self.dataset.location), scheme) + end], schema, options)
         files = [_spelled(url_of(self.dataset.absolute(path)), scheme) for path in listing]
         if not files:
             raise DataFileError(f"a file of the data set {self.dataset.location} must be there", got="none")
-        return reader.parquet(*files)
+        return self._scan(files, schema, options if self.dataset.layout == "file" else {**self._base, **options})
 
-    def listed(self, listing: Mapping[str, Any], schema: StructType) -> DataFrame:
-        """The plain read, for plans that must name what they read. The driver lists the folders, without a job."""
-        with changed_setting(self.spark, _LISTING_JOBS, str(2**31 - 1)):
-            return self.plain(listing, schema)
+    def _scan(self, paths: Iterable[str], schema: StructType | None, options: Mapping[str, str]) -> DataFrame:
+        """Spark's scan of some paths; with a schema Spark infers none."""
+        reader = self.spark.read.options(**options)
+        return (reader if schema is None else reader.schema(schema)).parquet(*paths)
+
+    @property
+    def _base(self) -> dict[str, str]:
+        return {"basePath": url_of(self.dataset.location)}
 
     def schema(self, view: View) -> StructType:
         """The schema of the plain read. If a few files of a folder give it, Spark does not list the others.
@@ -198,8 +206,7 @@ class SparkReader:
         few = self._that_give_the_schema(listing)
         if few is None:
             return self.plain(listing).schema
-        reader = self.spark.read.option("basePath", url_of(self.dataset.location))
-        return reader.parquet(*map(self._path, few)).schema
+        return self._scan(map(self._path, few), None, self._base).schema
 
     def _that_give_the_schema(self, listing: Mapping[str, Any]) -> list[str] | None:
         """The first file, which has the columns, and one of each folder, whose keys are columns; None if all count."""
@@ -231,10 +238,9 @@ class SparkReader:
 
     def files(self, paths: tuple[str, ...], schema: StructType) -> DataFrame:
         """The rows of some files, by Spark itself: scans of few files each, which Spark lists without a job."""
-        options = {"basePath": url_of(self.dataset.location), **_uncached()}
-        reader = self.spark.read.schema(schema).options(**options)
+        options = {**self._base, **_uncached()}
         chunks = [paths[first : first + _CHUNK] for first in range(0, len(paths), _CHUNK)]
-        frames = [reader.parquet(*map(self._path, chunk)) for chunk in chunks]
+        frames = [self._scan(map(self._path, chunk), schema, options) for chunk in chunks]
         return _ordered(reduce(DataFrame.unionAll, frames), schema)
 
     def _path(self, path: str) -> str:
@@ -244,6 +250,11 @@ class SparkReader:
 def _uncached() -> dict[str, str]:
     """An option that no other read has: Spark gives a cached frame for one with equal files and options."""
     return {"zonebloom.read": uuid4().hex}
+
+
+def _guarded(rows: DataFrame, read: DataFrame) -> DataFrame:
+    """`rows` with what is `read` in the analyzed plan. It costs no job, as the optimizer takes it away."""
+    return rows.unionAll(read.where("false").select(*(functions.lit(None) for _ in rows.columns)))
 
 
 def _ordered(frame: DataFrame, schema: StructType) -> DataFrame:
@@ -268,6 +279,12 @@ def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> Dat
 
 
 Reader: TypeAlias = SparkReader | RangeReader
+
+
+def reader_of(spark: SparkSession, dataset: Any, table: CatalogTable | None) -> Reader:
+    """Spark for Parquet files of this machine, else the library."""
+    is_native = isinstance(dataset, ParquetDataset) and not dataset.is_remote
+    return SparkReader(spark, dataset, table) if is_native else RangeReader(spark, table)
 
 
 # --- names of files ---------------------------------------------------------------------------------------------------

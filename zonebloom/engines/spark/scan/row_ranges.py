@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from zonebloom.bloom.selection import RowSelection
@@ -49,7 +49,6 @@ def map_candidates(
     *,
     schema: Any,
     columns: Sequence[str] | None,
-    guard: DataFrame | None,
 ) -> DataFrame:
     """See `ZoneBloom.map_candidates`.
 
@@ -57,8 +56,6 @@ def map_candidates(
     ----------
     wanted
         The result of a search, or row ranges of a caller.
-    guard
-        A frame that names in its plan what is read, so that Spark refuses to overwrite it.
     """
     result = wanted if isinstance(wanted, SearchResult) else None
     table_of_ranges = arrow_of(wanted) if isinstance(wanted, DataFrame) else wanted
@@ -77,11 +74,7 @@ def map_candidates(
             got=f"{both} in both",
             do="use read(path).where(condition), or leave the column out by columns=",
         )
-    mapped = read_rows(spark, layout, rows, asked, function=function, schema=schema, result=result)
-    if guard is None:
-        return mapped
-    nulls = (functions.lit(None).cast(field.dataType).alias(field.name) for field in mapped.schema)
-    return mapped.unionAll(guard.where("false").select(*nulls))
+    return read_rows(spark, layout, rows, asked, function=function, schema=schema, result=result)
 
 
 def read_rows(
