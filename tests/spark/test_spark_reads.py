@@ -270,8 +270,18 @@ def test_a_name_with_its_table_in_front_is_that_of_spark(spark, tmp_path):
                 assert bloom.read("device").where(condition).collect() == table.where("id = 7").collect(), condition
         assert bloom.search("device", "device.id = 7").kept.rows == 20
         assert bloom.search("device", "id = 7").kept.rows == bloom.search(str(path), "device.id = 17").kept.rows == 2
-        with pytest.raises(PredicateError, match=r"without the alias of a frame, got device.id = 7"):
-            bloom.read(spark.read.parquet(str(path)).alias("device")).where("device.id = 7")
+        frame = spark.read.parquet(str(path)).alias("a")
+        assert bloom.read(frame).prepare(frame.device.id == 17).plan.result.kept.rows == 2
+        for name, condition in (
+            ("device", "device.id = 7"),
+            ("a", "a.id = 7 AND rand() < 2"),
+            ("a", (frame.id == 7) & (f.rand() < 2)),
+            ("a", f.abs(frame.device.id) == 17),
+        ):
+            with pytest.raises(PredicateError, match=r"must name columns without their frame or its alias, got"):
+                bloom.read(frame.alias(name)).where(condition)
+        with pytest.raises(PredicateError, match=r"must name columns without their frame or its alias, got"):
+            bloom.read(table).where(f.abs(table.id) == 7)
     finally:
         spark.sql("DROP TABLE device")
 
@@ -478,6 +488,20 @@ def test_names_of_files_that_spark_is_set_to_skip_are_left_to_it(spark, tmp_path
             expected = of_plain_read(plain_read(spark, tmp_path), asked)
             for way in ("auto", "files"):
                 assert of_lake(lake, asked, way) == expected, way
+
+
+def test_files_that_spark_is_set_to_skip_if_they_are_damaged_are_left_to_it(spark, numbered_lake):
+    """The footer of a file and its time are those of the index; its pages are zeros."""
+    lake, path = ZoneBloom(spark).read(str(numbered_lake)), numbered_lake / "1.parquet"
+    times, data = path.stat(), bytearray(path.read_bytes())
+    data[4:600] = bytes(596)
+    path.write_bytes(data)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with changed(spark, "spark.sql.files.ignoreCorruptFiles", True):
+        assert lake.prepare("s = 's7'").method == "plain"
+        assert lake.where("s = 's7'").count() == 3
+        with pytest.raises(InvalidArgumentError, match="Spark skips files that it cannot read"):
+            lake.where("s = 's7'", method="row_ranges")
 
 
 @deep_only

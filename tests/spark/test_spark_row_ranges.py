@@ -149,6 +149,10 @@ def test_ranges_of_files_that_changed_are_refused(spark, numbered_lake):
         zonebloom.map_candidates(numbered_lake, unknown, same, SCHEMA)
     with pytest.raises(InvalidArgumentError, match="row ranges must have the columns"):
         zonebloom.map_candidates(numbered_lake, pa.table({"path": ["0.parquet"]}), same, SCHEMA)
+    for place, given in ((0, [None]), (2, [None]), (3, ["end"]), (1, [0.5])):
+        odd = beyond.set_column(place, beyond.column_names[place], pa.array(given))
+        with pytest.raises(InvalidArgumentError, match="without nulls, got"):
+            zonebloom.map_candidates(numbered_lake, odd, same, SCHEMA)
     (numbered_lake / "9.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(DataFileError, match=r"9\.parquet"):
         zonebloom.map_candidates(numbered_lake, "x = 5", same, SCHEMA)

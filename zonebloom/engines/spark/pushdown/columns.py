@@ -43,6 +43,8 @@ _CALL = re.compile(r"(==|=|<=>|<=|>=|<|>|and|or|!|not|isNull|isNotNull|in)\(", r
 _INFIX = re.compile(r"\((.+?) (=|<=>|<=|>=|<|>|IN|IS NULL|IS NOT NULL)(?: (.*))?\)", re.DOTALL)
 _PREFIX = {"IS NULL": "isNull", "IS NOT NULL": "isNotNull"}
 _TYPED = re.compile(r"(?:DATE|TIMESTAMP|TIMESTAMP_NTZ) (?='.*'$)", re.DOTALL)
+_FIELD = re.compile(r"\['(\w+)'\]")
+"""`['id']` in `device['id']`."""
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _QUOTED_NAME = re.compile(r"(?:`(?:[^`]|``)*`|\w+)(?:\.(?:`(?:[^`]|``)*`|\w+))*")
 
@@ -194,7 +196,7 @@ def _name(text: str, binder: Binder) -> str:
         pieces = re.findall(r"`((?:[^`]|``)*)`|(\w+)", text)
         return ".".join(quoted.replace("``", "`") or bare for quoted, bare in pieces)
     is_quoted = len(text) > 1 and text[0] == text[-1] == "`"  # a classic session prints a name with a backtick so
-    name = text[1:-1] if is_quoted else text
+    name = text[1:-1] if is_quoted else _FIELD.sub(r".\1", text)
     tails = (name.split(".", count)[-1] for count in range(name.count(".") + 1))
     return next(filter(binder.has_column, tails), name)
 

@@ -251,15 +251,20 @@ def _is_same(template: DataFrame, given: str | Column, other: Callable[[], str |
         return False
 
 
-def names_its_frame(given: str | Column | Predicate, frame: DataFrame) -> bool:
-    """Whether `given` names a column of `frame` by an alias or a table, so that it means another in other frames."""
-    if isinstance(given, Predicate):
+def names_its_frame(given: str | Column | Predicate, frame: DataFrame, rows: DataFrame) -> bool:
+    """Whether `given` names columns of `frame` so that `rows`, a frame of the same columns, has none or others."""
+    if isinstance(given, Predicate) or not _is_resolved(lambda: frame.where(given)):
         return False
+    is_sure = _is_resolved(lambda: _joined(frame, given))  # Spark compares no conditions that are not deterministic
+    return not _is_resolved(lambda: rows.where(given)) or (is_sure and not _is_same(frame, given, lambda: given))
+
+
+def _is_resolved(frame: Callable[[], DataFrame]) -> bool:
     try:
-        _joined(frame, given).schema  # noqa: B018 - asks Spark to resolve it
+        frame().schema  # noqa: B018 - asks Spark to resolve it
     except PySparkException:
         return False
-    return not _is_same(frame, given, lambda: given)
+    return True
 
 
 def _joined(template: DataFrame, condition: str | Column) -> DataFrame:

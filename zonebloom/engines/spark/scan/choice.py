@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from zonebloom.engines.spark.executors import setting
 from zonebloom.engines.spark.pushdown.calendars import is_moving
 from zonebloom.engines.spark.pushdown.metadata import altered_column, nested_types
 from zonebloom.engines.spark.pushdown.names import misread
@@ -145,6 +146,8 @@ def obstacle_of_rows(
         return NOT_OF_COLUMNS
     if not paths:
         return None
+    if setting(spark, "spark.sql.files.ignoreCorruptFiles") == "TRUE":
+        return "Spark skips files that it cannot read"
     try:
         if altered := altered_column(schema):
             return f"Spark may alter column {altered}"

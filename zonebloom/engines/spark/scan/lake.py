@@ -323,11 +323,14 @@ class Lake:
     def _understood(self, conditions: Sequence[str | Column | Predicate], binder: Binder) -> Condition:
         is_of_session = self._frame is not None and self._frame.sparkSession is self.spark  # proofs need its settings
         condition = understand_all(conditions, binder, self._frame if is_of_session else self._template)
-        if self.table is None and is_of_session and not condition.is_local:
+        is_of_table = self.table is not None and not condition.is_local  # which is read plainly, by its names
+        if is_of_session and not is_of_table and condition.columns is None:
             for given in conditions:
-                if names_its_frame(given, self._frame):
+                if names_its_frame(given, self._frame, self._template):
                     raise PredicateError(
-                        "a condition must name columns without the alias of a frame", got=condition.shown
+                        "a condition of this kind must name columns without their frame or its alias",
+                        got=condition.shown,
+                        do='use functions.col("name")',
                     )
         return condition
 

@@ -45,7 +45,8 @@ _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_DOUBLE = re.compile(r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?")
+_HEX = r"0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
+_DOUBLE = re.compile(rf"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|{_HEX})[fFdD]?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INT, _LONG, _DOUBLE_TYPE = spark.IntegerType(), spark.LongType(), spark.DoubleType()
 _TEXT, _DATE_TYPE, _VOID = spark.StringType(), spark.DateType(), spark.NullType()
@@ -328,8 +329,8 @@ def typed(text: str | None, column_type: spark.DataType, path: str) -> Any:
 
 
 def _double(text: str) -> float:
-    trimmed = _trimmed(text)
-    return float(trimmed.rstrip("fFdD") if trimmed[-1:] in "fFdD" else text)
+    trimmed = _trimmed(text).rstrip("fFdD")
+    return float.fromhex(trimmed) if "x" in trimmed.lower() else float(trimmed)
 
 
 _READ_AS: dict[str, Callable[[str], Any]] = {

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 """What `mapInArrow` takes."""
 
-_SCHEMA = "path string, fragment_id long, start long, stop long"
-_NAMES = ("path", "fragment_id", "start", "stop")
+_SCHEMA = pa.schema([("path", pa.string()), *((name, pa.int64()) for name in ("fragment_id", "start", "stop"))])
 
 
 def map_candidates(
@@ -132,14 +131,20 @@ def local_rows(
 
 def _given(view: View, table: pa.Table) -> RowSelection:
     """The caller's row ranges, which must be those of the present files."""
-    missing = [name for name in _NAMES if name not in table.column_names]
-    if missing:
+    problem = next((f"none named {name}" for name in _SCHEMA.names if name not in table.column_names), None)
+    if problem is None:
+        try:
+            table = table.select(_SCHEMA.names).cast(_SCHEMA)
+            problem = next((f"a null as {name}" for name in _SCHEMA.names if table[name].null_count), None)
+        except pa.ArrowException as error:
+            problem = str(error)
+    if problem is not None:
         raise InvalidArgumentError(
-            f"row ranges must have the columns {', '.join(_NAMES)}",
-            got=f"none named {missing[0]}",
+            f"row ranges must have the columns {', '.join(_SCHEMA.names)}, without nulls",
+            got=problem,
             do="take them from search().to_arrow()",
         )
-    ids, starts, stops = (table[name].to_numpy().astype(np.int64) for name in _NAMES[1:])
+    ids, starts, stops = (table[name].to_numpy() for name in _SCHEMA.names[1:])
     rows = zip(table["path"].to_pylist(), ids.tolist(), starts.tolist(), stops.tolist(), strict=True)
     for path, fragment_id, start, stop in rows:
         file = view.files.get(path)
