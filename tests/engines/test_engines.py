@@ -676,8 +676,10 @@ def test_polars_takes_over_null_vectors_of_zones(tmp_path):
     need("null_vectors_in_files")
     rows = pa.table({"id": range(4), "v": pa.array([[1, 2], None, [3, 4], None], pa.list_(pa.int64(), 2))})
     pq.write_table(rows, tmp_path / "a.parquet")
-    found = scan(zb.build_index(tmp_path, "id", rows_per_zone=1)).filter(C("id").is_in([1, 2])).collect()
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    found = scan(index).filter(C("id").is_in([1, 2])).collect()
     assert found["v"].to_list() == [None, [3, 4]]
+    assert pl.from_arrow(index.to_table("id < 3", limit=2))["v"].to_list() == [[1, 2], None]
 
 
 def test_a_uuid_inside_of_another_type_hinders_no_engine(tmp_path):

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from zonebloom.index.doors import open_index
+from zonebloom.index.doors import opened
 from zonebloom.index.index import Index
 from zonebloom.search.arrow_dataset import IndexedDataset
 
@@ -54,7 +54,7 @@ def register(
 
     Design: docs/design/engines.md#datafusion
     """
-    index = source if isinstance(source, Index) else open_index(source, storage_options=storage_options)
+    index = opened(source, storage_options)
     dataset = index.dataset()
     context.register_dataset(name, dataset)
     return dataset

@@ -25,11 +25,13 @@ import pyarrow.dataset as pads
 from zonebloom.bloom.hashing import resolve_column
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import ParquetDataset
-from zonebloom.index.doors import open_index
+from zonebloom.ground.arrow import rowless
+from zonebloom.index.doors import opened
 from zonebloom.index.index import Index
 from zonebloom.predicates import IsIn, Predicate
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.row_filter import to_expression
+from zonebloom.predicates.sql_writer import quoted, text_literal
 from zonebloom.search.arrow_dataset import IndexedDataset, as_predicate
 from zonebloom.search.query import Query
 from zonebloom.search.scan import tasks_of
@@ -85,7 +87,7 @@ def register(
 
     Design: docs/design/engines.md#duckdb
     """
-    dataset = _opened(source, storage_options).dataset()
+    dataset = opened(source, storage_options).dataset()
     connection.register(name, dataset)
     return dataset
 
@@ -116,7 +118,7 @@ def relation(
 
     Design: docs/design/engines.md#relation
     """
-    index = _opened(source, storage_options)
+    index = opened(source, storage_options)
     view = index.view()
     if not _is_native(view):
         return connection.from_arrow(index.dataset()).filter(where)
@@ -153,16 +155,16 @@ def semi_join(
 
     Design: docs/design/engines.md#semi_join
     """
-    index = _opened(source, storage_options)
+    index = opened(source, storage_options)
     view = index.view()
     field = resolve_column(view.schema, column)
     is_native = _is_native(view)
-    rowless = pa.Table.from_batches([], view.schema)
-    columns = _read_natively(connection, view, RowSelection.empty()) if is_native else connection.from_arrow(rowless)
+    nothing = RowSelection.empty()
+    columns = _read_natively(connection, view, nothing) if is_native else connection.from_arrow(rowless(view.schema))
     owns = dict(zip(view.schema.names, columns.columns, strict=True))  # of `k` and `K` DuckDB calls the second `K_1`
-    name = _quoted(owns[column]) if column in owns else ".".join(map(_quoted, column.split(".")))
+    name = quoted(owns[column]) if column in owns else ".".join(map(quoted, column.split(".")))
     kind = columns.select(name).types[0]
-    cast = keys.select(f"{_quoted(keys.columns[0])}::{kind} AS key").filter("key IS NOT NULL").distinct()
+    cast = keys.select(f"{quoted(keys.columns[0])}::{kind} AS key").filter("key IS NOT NULL").distinct()
     values = cast.to_arrow_table()
     wanted = IsIn(column, values["key"])
     is_exact = fit_values(wanted.values, field.type).reason is None and not _is_collated(connection)
@@ -176,18 +178,6 @@ def semi_join(
     return lake.set_alias("lake").join(listed.set_alias("listed"), f"lake.{name} = listed.key", how="semi")
 
 
-def _opened(source: str | os.PathLike[str] | Index, storage_options: Mapping[str, str] | None) -> Index:
-    return source if isinstance(source, Index) else open_index(source, storage_options=storage_options)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
 def _is_collated(connection: DuckDBPyConnection) -> bool:
     """Whether DuckDB may find texts equal that differ in their bytes."""
     (collation,) = connection.sql("SELECT current_setting('default_collation')").fetchall()
@@ -198,7 +188,7 @@ class _Asked(pads.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no type
     """A data set without rows that records the filter DuckDB hands to it."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        super().__init__(pa.Table.from_batches([], schema))
+        super().__init__(rowless(schema))
         self.given: pc.Expression | None = None
 
     def scanner(
@@ -268,17 +258,16 @@ def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelectio
     read = [connection.sql(" UNION ALL BY NAME ".join(parts))] if parts else []
     pairs = (pair for given in read for pair in zip(given.columns, given.types, strict=True))
     held = {name.lower(): str(kind) for name, kind in pairs}
-    nulls = [f"NULL{kind} AS {_quoted(name)}" for name, kind in _widened(connection, view.plain_schema, held)]
+    nulls = [f"NULL{kind} AS {quoted(name)}" for name, kind in _widened(connection, view.plain_schema, held)]
     if nulls:
         parts.append(f"SELECT {', '.join(nulls)} WHERE false")
-    return connection.sql(" UNION ALL BY NAME ".join(parts)).select(*map(_quoted, view.schema.names))
+    return connection.sql(" UNION ALL BY NAME ".join(parts)).select(*map(quoted, view.schema.names))
 
 
 def _widened(connection: DuckDBPyConnection, schema: pa.Schema, held: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Casts for columns that the files to read do not have, or have in a narrower type than other files."""
     columns = _known(schema)
-    rowless = connection.from_arrow(pa.Table.from_batches([], columns))
-    kinds = dict(zip(columns.names, map(str, rowless.types), strict=True))
+    kinds = dict(zip(columns.names, map(str, connection.from_arrow(rowless(columns)).types), strict=True))
     for name in schema.names:
         own, kind = held.get(name.lower()), kinds.get(name)
         if own is None or (kind is not None and own != kind and not _AS_READ.search(f"{own} {kind}")):
@@ -290,13 +279,13 @@ def _select(connection: DuckDBPyConnection, view: View, paths: Iterable[str]) ->
     chosen, fields, columns = list(paths), view.partition_fields, ["*"]
     if fields:
         rows = [view.dataset.partition_values(path, fields) or {} for path in chosen]
-        types = connection.from_arrow(pa.Table.from_batches([], pa.schema(fields))).types
-        keys = ", ".join(_text(field.name.lower()) for field in fields)
+        types = connection.from_arrow(rowless(pa.schema(fields))).types
+        keys = ", ".join(text_literal(field.name.lower()) for field in fields)
         columns = [f"COLUMNS(lambda name: lower(name) NOT IN ({keys}))"]
         for field, kind in zip(fields, types, strict=True):
             values = [row[field.name].as_py() for row in rows]
-            literals = ", ".join("NULL" if value is None else _text(str(value)) for value in values)
-            columns.append(f"([{literals}]::{kind}[])[file_index::BIGINT + 1] AS {_quoted(field.name)}")
-    files = ", ".join(_text(view.dataset.absolute(path)) for path in chosen)
+            literals = ", ".join("NULL" if value is None else text_literal(str(value)) for value in values)
+            columns.append(f"([{literals}]::{kind}[])[file_index::BIGINT + 1] AS {quoted(field.name)}")
+    files = ", ".join(text_literal(view.dataset.absolute(path)) for path in chosen)
     source = f"read_parquet([{files}], union_by_name = true, hive_partitioning = false)"
     return f"SELECT {', '.join(columns)} FROM {source}"  # noqa: S608 - texts and names are quoted

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from zonebloom.bloom.hashing import leaf_paths, resolve_column
+from zonebloom.bloom.hashing import dotted, leaf_paths, resolve_column
 from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.parquet.file import open_parquet
+from zonebloom.ground.arrow import rowless
 from zonebloom.ground.errors import DataFileError, MissingDependencyError
-from zonebloom.index.doors import open_index
+from zonebloom.index.doors import opened
 from zonebloom.index.index import Index
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 from zonebloom.predicates.coerce import fit_values
@@ -73,7 +74,7 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
         raise MissingDependencyError(
             "Polars must be installed", got="no such module", do='pip install "zonebloom[polars]"'
         ) from error
-    index = source if isinstance(source, Index) else open_index(source, storage_options=storage_options)
+    index = opened(source, storage_options)
     dataset = index.dataset()
 
     def read(
@@ -97,15 +98,13 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
             yield frame[num_given:]
             num_given = max(num_given - frame.height, 0)
 
-    schema = _frame(pa.Table.from_batches([], dataset.schema)).schema
+    schema = _frame(rowless(dataset.schema)).schema
     return register_io_source(read, schema=schema, explain_name=f"zonebloom {index.data.location}")
 
 
 def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     import polars as pl  # noqa: PLC0415 - an optional dependency
 
-    if any(pa.types.is_fixed_size_list(column.type) and column.null_count for column in rows.columns):
-        rows = rows.take(pa.array(range(rows.num_rows)))  # Polars takes over no part of such an array
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     frame.columns = rows.schema.names  # Polars names a column without a name by its place
@@ -203,7 +202,5 @@ def _column(expression: pl.Expr, schema: pa.Schema) -> str | None:
             return None
         path.append(field)
         expression = inner[0]
-    path.append(expression.meta.output_name())
-    name = ".".join(reversed(path))
-    is_plain = len(path) == 1 or not any("." in part for part in path)
-    return name if is_plain and name and (name in schema.names or name in leaf_paths(schema)) else None
+    name = dotted([*path, expression.meta.output_name()][::-1])
+    return name if name in schema.names or name in leaf_paths(schema) else None

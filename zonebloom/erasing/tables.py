@@ -31,6 +31,7 @@ from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.table import raise_store_error
 from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, first_line
 from zonebloom.index.index import Index
+from zonebloom.predicates.sql_writer import quoted
 from zonebloom.search.file_values import as_type
 from zonebloom.search.view import View
 from zonebloom.stores.locations import is_url
@@ -191,11 +192,10 @@ def _delete_from_delta(
             do=_BY_ANOTHER_ENGINE,
         )
     keys = index.to_table(column=column, values=values, columns=[column]).rename_columns(["key"])
-    name = column.replace('"', '""')
     with _explained(index.data.location):
         merge = table.merge(
             keys.group_by("key").aggregate([]),
-            f'target."{name}" = source.key',
+            f"target.{quoted(column)} = source.key",
             source_alias="source",
             target_alias="target",
         )

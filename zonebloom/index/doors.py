@@ -39,6 +39,11 @@ _MOST_PLACES = 3
 """Possible places of the index of a URL."""
 
 
+def opened(source: str | os.PathLike[str] | Index, storage_options: Mapping[str, str] | None) -> Index:
+    """The index `source`, or the one at this path."""
+    return source if isinstance(source, Index) else open_index(source, storage_options=storage_options)
+
+
 def open_index(
     path: str | os.PathLike[str],
     *,

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.bloom.hashing import dotted
 from zonebloom.ground.errors import PredicateError
 from zonebloom.ground.reasons import ReasonCode
 from zonebloom.predicates.arrow_pickle import Call, Field, Literal, Node, Tree, UnreadableExpressionError, take_apart
@@ -140,11 +141,7 @@ def _read(node: Node) -> Iterator[tuple[str, int]]:
 
 
 def _column(node: Node) -> str | None:
-    """The dotted name of a column or struct leaf; None if dots or an empty name make it ambiguous."""
-    if not isinstance(node, Field):
-        return None
-    is_plain = len(node.path) == 1 or not any("." in name for name in node.path)
-    return ".".join(node.path) if is_plain and all(node.path) else None
+    return dotted(node.path) if isinstance(node, Field) else None
 
 
 def _equal(node: Call) -> Predicate | None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.ground.arrow import is_bytes, is_text, python_value, type_name
+from zonebloom.ground.arrow import is_bytes, is_number, is_text, python_value, to_kernel, type_name
 from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates.coerce import fit_each, fit_values
 from zonebloom.predicates.coerce.temporal import moment_of, ticks_below
@@ -34,14 +34,13 @@ from zonebloom.predicates.exact_numbers import (
     is_bounded,
     is_infinite,
     is_nan,
-    is_number,
     number_of,
     unit_bounds,
     value_of_units,
     whole_units,
 )
 from zonebloom.predicates.literals import is_null_literal, taken
-from zonebloom.predicates.operands import Operand, constant, result_type, to_kernel
+from zonebloom.predicates.operands import Operand, constant, result_type
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -74,14 +73,13 @@ def compare(operand: Operand, operator: str, value: Any) -> pc.Expression:
     PredicateError
         The value's type cannot be compared with the operand's.
     """
+    fit = fit_values([value], operand.type)
+    if fit.reason is None and len(fit.values):
+        return _ORDERS[operator](operand.expression, pc.scalar(to_kernel(fit.values)[0]))
     if is_null_literal(value):
         return constant(None)
     if pa.types.is_null(operand.type):
         return operand.always(None)
-    apply = _ORDERS[operator]
-    fit = fit_values([value], operand.type)
-    if fit.reason is None and len(fit.values):
-        return apply(operand.expression, pc.scalar(to_kernel(fit.values)[0]))
     number = number_of(value)
     if number is not None and is_number(operand.type):
         return _compare_number(operand, operator, number)

@@ -8,35 +8,17 @@ from __future__ import annotations
 import decimal
 import math
 import numbers
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-_P = ParamSpec("_P")
-_Result = TypeVar("_Result")
+from zonebloom.ground.arrow import is_number
+
 Number: TypeAlias = int | float | decimal.Decimal
 
-_ALL_DIGITS = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
-
-
-def whatever_the_context(function: Callable[_P, _Result]) -> Callable[_P, _Result]:
-    """`function` in a context of all digits: the caller's may round, trap floats, or have few exponents."""
-
-    @wraps(function)
-    def called(*args: _P.args, **options: _P.kwargs) -> _Result:
-        with decimal.localcontext(_ALL_DIGITS):
-            return function(*args, **options)
-
-    return called
-
-
-def is_number(column_type: pa.DataType) -> bool:
-    """Whether values of the type are numbers."""
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    return any(test(column_type) for test in tests)
+ALL_DIGITS = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
+"""In place of the caller's context, which may round, trap floats, or have few exponents."""
 
 
 def number_of(value: Any) -> Number | None:
@@ -50,7 +32,6 @@ def number_of(value: Any) -> Number | None:
     return value if isinstance(value, (int, float, decimal.Decimal)) else float(value)
 
 
-@whatever_the_context
 def equal_number(number: Number, column_type: pa.DataType) -> Any | None:
     """The value of the type that equals `number`; None if no value does (NaN equals none)."""
     if is_nan(number):
@@ -65,7 +46,6 @@ def equal_number(number: Number, column_type: pa.DataType) -> Any | None:
     return value_of_units(int(units), column_type) if is_whole and low <= units <= high else None
 
 
-@whatever_the_context
 def as_double(number: Number, column_type: pa.DataType) -> float:
     """The double to compare with a floating column instead of `number`.
 
@@ -100,7 +80,6 @@ def _nearest(number: Number, column_type: pa.DataType) -> float:
         return float(column_type.to_pandas_dtype()(double))
 
 
-@whatever_the_context
 def whole_units(number: Number, column_type: pa.DataType) -> tuple[decimal.Decimal, bool]:
     """A finite `number` in units of the type's last digit, rounded down; and whether that is exact.
 
@@ -108,8 +87,8 @@ def whole_units(number: Number, column_type: pa.DataType) -> tuple[decimal.Decim
     have as many digits as the exponent says. Compare it with bounds before you make an `int` of it.
     """
     scale = column_type.scale if pa.types.is_decimal(column_type) else 0
-    units = decimal.Decimal(number).scaleb(scale, _ALL_DIGITS)
-    whole = units.to_integral_value(decimal.ROUND_FLOOR, _ALL_DIGITS)
+    units = ALL_DIGITS.create_decimal(number).scaleb(scale, ALL_DIGITS)
+    whole = units.to_integral_value(decimal.ROUND_FLOOR, ALL_DIGITS)
     return whole, whole == units
 
 

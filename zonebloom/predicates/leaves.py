@@ -63,11 +63,6 @@ class _OfColumn(OfTerms):
         """The one term."""
         return (self.column,)
 
-    @property
-    def own_columns(self) -> Iterable[str]:
-        """The columns that the term reads."""
-        return columns_of(self.column)
-
 
 class Equals(_OfColumn):
     """``column = value``: TRUE in rows that equal `value`, NULL in null rows; a null `value` makes every row NULL.
@@ -83,12 +78,13 @@ class Equals(_OfColumn):
     null_safe: bool
 
     def __init__(self, column: Term, value: Any, *, null_safe: bool = False) -> None:
+        check_name(column)
         value = single(value)
         if null_safe and is_null_literal(value):
             raise PredicateError(
                 f"a null-safe comparison of {column} must have a value", got="null", do="use is_null()"
             )
-        self._set(column=check_name(column), value=value, null_safe=null_safe)
+        self._set(column=column, value=value, null_safe=null_safe)
 
     def _shown(self, parts: list[str]) -> str:  # noqa: ARG002 -- a leaf
         return f"Equals({self.column!r}, {self.value!r}{', null_safe=True' if self.null_safe else ''})"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from zonebloom.bloom.hashing import column_path, resolve_column
-from zonebloom.ground.arrow import from_values, is_bytes, is_narrow_decimal, is_text
+from zonebloom.ground.arrow import from_values, is_bytes, is_text, kernel_type, rowless, unwrapped
 from zonebloom.ground.errors import PredicateError, first_line
 from zonebloom.predicates.sql_writer import term_sql
 from zonebloom.predicates.terms import CastTerm, LiteralTerm, Term
@@ -104,32 +104,19 @@ def _column_operand(schema: pa.Schema, name: str) -> Operand:
     """Column or struct leaf `name` of a table of `schema`."""
     column_type = resolve_column(schema, name).type
     expression = pc.field(*column_path(schema, name))
+    for wanted in kernel_casts(column_type):
+        expression = expression.cast(wanted)
+    return Operand(name, expression, unwrapped(column_type, keeps_uuid=True), schema)
+
+
+def kernel_casts(column_type: pa.DataType) -> list[pa.DataType]:
+    """The types to which values of a column are cast, one after the other, to have `kernel_type`."""
+    casts = []
     while pa.types.is_dictionary(column_type):
         column_type = column_type.value_type
-        expression = expression.cast(column_type)
-    target = kernel_type(column_type)
-    if target != column_type:
-        expression = expression.cast(target)
-    while isinstance(column_type, pa.BaseExtensionType) and not isinstance(column_type, pa.UuidType):
-        column_type = column_type.storage_type
-    return Operand(name, expression, column_type, schema)
-
-
-def kernel_type(column_type: pa.DataType) -> pa.DataType:
-    """A type with the same values in the same order that has comparisons and ``is_in`` in pyarrow 26."""
-    if isinstance(column_type, pa.BaseExtensionType):
-        return kernel_type(column_type.storage_type)
-    if column_type == pa.string_view():
-        return pa.string()
-    if column_type == pa.binary_view():
-        return pa.binary()
-    if column_type == pa.float16():
-        return pa.float32()
-    if is_narrow_decimal(column_type):
-        return pa.decimal128(column_type.precision, column_type.scale)
-    if pa.types.is_null(column_type):
-        return pa.int8()
-    return column_type
+        casts.append(column_type)
+    wanted = kernel_type(column_type)
+    return casts if wanted == column_type else [*casts, wanted]
 
 
 def result_type(expression: pc.Expression, schema: pa.Schema, text: str) -> pa.DataType:
@@ -140,19 +127,15 @@ def result_type(expression: pc.Expression, schema: pa.Schema, text: str) -> pa.D
     PredicateError
         pyarrow has no kernel; the message quotes `text`.
     """
-    import pyarrow.dataset as ds  # noqa: PLC0415 -- slow, and only needed if kernels are in doubt
-
     try:
-        rowless = ds.dataset(pa.Table.from_batches([], schema))  # `empty_table` fails on a UUID in a struct
-        return rowless.scanner(columns={"x": expression}).projected_schema.field("x").type
+        return projected(schema, {"x": expression}).field("x").type
     except (pa.ArrowException, TypeError) as error:
         cause = first_line(error)
         raise PredicateError("a condition must have a pyarrow kernel for its types", got=f"{text} ({cause})") from error
 
 
-def to_kernel(values: pa.Array) -> pa.Array:
-    """Values of a column's type in the type of the column's operand."""
-    while isinstance(values, pa.ExtensionArray):
-        values = values.storage
-    target = kernel_type(values.type)
-    return values if target == values.type else values.cast(target)
+def projected(schema: pa.Schema, columns: dict[str, pc.Expression]) -> pa.Schema:
+    """The schema of expressions over a table of `schema`."""
+    import pyarrow.dataset as pads  # noqa: PLC0415 -- slow, and only needed if kernels are in doubt
+
+    return pads.dataset(rowless(schema)).scanner(columns=columns).projected_schema

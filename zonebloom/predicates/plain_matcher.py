@@ -16,10 +16,11 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.ground.arrow import to_kernel
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.comparisons import with_both_zeros
 from zonebloom.predicates.leaves import Equals, IsIn
-from zonebloom.predicates.operands import to_kernel
+from zonebloom.predicates.operands import kernel_casts
 from zonebloom.predicates.tree import And, Or, Predicate
 
 Matcher: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
@@ -31,15 +32,15 @@ def plain_matcher(predicate: Predicate, schema: pa.Schema) -> Matcher | None:
 
     Leaves other than equalities and IN lists have no matcher, nor have literals that do not convert. Raises nothing.
     """
-    tests: dict[int, Matcher] = {}
+    leaves: list[Equals | IsIn] = []
     for node in predicate.walk():
         if isinstance(node, (Equals, IsIn)):
-            test = _membership(node, schema)
-            if test is None:
-                return None
-            tests[id(node)] = test
+            leaves.append(node)
         elif not isinstance(node, (And, Or)):
             return None
+    tests = {id(leaf): test for leaf in leaves if (test := _membership(leaf, schema)) is not None}
+    if len(tests) < len(leaves):
+        return None
 
     def matched(node: Predicate, parts: list[pa.ChunkedArray], table: pa.Table) -> pa.ChunkedArray:
         if not parts:
@@ -58,13 +59,7 @@ def _membership(leaf: Equals | IsIn, schema: pa.Schema) -> Matcher | None:
     fit = fit_values([leaf.value] if isinstance(leaf, Equals) else leaf.values, column_type)
     if fit.reason is not None or pa.types.is_null(column_type):
         return None
-    values = to_kernel(fit.values)
-    casts = []
-    while pa.types.is_dictionary(column_type):
-        column_type = column_type.value_type
-        casts.append(column_type)
-    if values.type != column_type:
-        casts.append(values.type)
+    values, casts = to_kernel(fit.values), kernel_casts(column_type)
     if len(values) == 1:
         value = values[0]
         return lambda table: pc.equal(reduce(pc.cast, casts, table[name]), value)

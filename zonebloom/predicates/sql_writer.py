@@ -81,7 +81,17 @@ def term_sql(term: Term) -> str:
 
 def sql_name(column: str) -> str:
     """The column's name in SQL: in double quotes unless it is a word, or words joined by dots."""
-    return column if _PLAIN_NAME.fullmatch(column) else '"{}"'.format(column.replace('"', '""'))
+    return column if _PLAIN_NAME.fullmatch(column) else quoted(column)
+
+
+def quoted(name: str) -> str:
+    """A name of SQL in double quotes."""
+    return '"{}"'.format(name.replace('"', '""'))
+
+
+def text_literal(text: str) -> str:
+    """A text of SQL in single quotes."""
+    return "'{}'".format(text.replace("'", "''"))
 
 
 def _literal(value: Any) -> str:
@@ -92,4 +102,4 @@ def _literal(value: Any) -> str:
         return f"X'{plain.hex()}'"
     if type(plain) is int:  # Python refuses to show the largest
         return str(Decimal(plain))
-    return str(plain) if isinstance(plain, Number) else "'{}'".format(str(plain).replace("'", "''"))
+    return str(plain) if isinstance(plain, Number) else text_literal(str(plain))

@@ -16,7 +16,7 @@ Design: docs/design/engines.md#dataset
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,11 +30,11 @@ from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidA
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Equals, Predicate, parse_predicate
 from zonebloom.predicates.arrow_expression import unread
-from zonebloom.predicates.arrow_pickle import Call, Field, Node, UnreadableExpressionError, take_apart
+from zonebloom.predicates.operands import projected
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult
-from zonebloom.search.scan import scan, tasks_of
+from zonebloom.search.scan import scan, tasks_of, top_level
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
 
@@ -226,7 +226,7 @@ class IndexedScanner:
     def projected_schema(self) -> pa.Schema:
         """Schema of the rows of the scan."""
         if isinstance(self._columns, dict):
-            return pads.dataset(pa.Table.from_batches([], self._schema)).scanner(columns=self._columns).projected_schema
+            return projected(self._schema, self._columns)
         for name in self._columns:
             if self._schema.get_field_index(name) < 0:
                 raise ColumnNotFoundError.among(name, self._schema.names, "the data set")
@@ -237,7 +237,9 @@ class IndexedScanner:
         if not isinstance(self._columns, dict):
             yield from self._read(self._columns, self._filter)
             return
-        for batch in self._read(_columns_of(list(self._columns.values()), self._schema), self._filter):
+        read = (as_predicate(self._schema, expression) for expression in self._columns.values())
+        names = set().union(*(part.columns() for part in read if part is not None))
+        for batch in self._read(top_level(self._schema, names), self._filter):
             yield from pads.dataset(batch).to_batches(columns=self._columns)
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -369,20 +371,3 @@ def _checked(reader: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchR
                 do="open it again",
             )
     return reader
-
-
-def _columns_of(expressions: Iterable[pc.Expression], schema: pa.Schema) -> list[str]:
-    """The columns of `schema` that the expressions read; all columns if an expression is unreadable."""
-    names: set[str] = set()
-    for expression in expressions:
-        try:
-            nodes: list[Node] = [take_apart(expression).root]
-        except UnreadableExpressionError:
-            return list(schema.names)
-        while nodes:
-            node = nodes.pop()
-            if isinstance(node, Call):
-                nodes.extend(node.arguments)
-            elif isinstance(node, Field):
-                names.add(node.path[0])
-    return [name for name in schema.names if name in names]

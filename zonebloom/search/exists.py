@@ -16,18 +16,18 @@ import pyarrow.compute as pc
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.zones import ZoneFilters, ZonesOfEach
-from zonebloom.ground.arrow import is_narrow_decimal, plain_array
+from zonebloom.ground.arrow import is_number, plain_array, to_kernel
 from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.predicates import IsIn
 from zonebloom.predicates.coerce import FitOfEach, fit_each
-from zonebloom.predicates.exact_numbers import equal_number, is_number, number_of
+from zonebloom.predicates.exact_numbers import equal_number, number_of
 from zonebloom.predicates.literals import collected, null_mask, taken
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.search.probe import Probe, Probes, hashes_of
 from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.query import Query
-from zonebloom.search.scan import scan
+from zonebloom.search.scan import scan, top_level
 from zonebloom.search.view import View
 from zonebloom.storage.snapshot import Snapshot
 
@@ -207,7 +207,7 @@ def _verified(view: View, keys: Keys, maybe: NDArray[np.bool_]) -> NDArray[np.bo
         return exists
     candidates = taken(keys.given, slots)
     predicate = IsIn(column, candidates)
-    top = [name for name in view.schema.names if column == name or column.startswith(f"{name}.")]
+    top = top_level(view.schema, {column})
     rows = scan(view, predicate, Query(view, predicate).result.row_ranges, top, None)
     seen = [comparable(hashing.column_array(batch, column)).unique() for batch in rows]
     if not seen:
@@ -235,10 +235,6 @@ def comparable_keys(
 
 def comparable(values: pa.Array) -> pa.Array:
     """`values` in a type that Arrow's set lookup accepts, with one zero."""
-    values = plain_array(values)
-    if is_narrow_decimal(values.type):
-        values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
-    if pa.types.is_floating(values.type):
-        values = values.cast(pa.float64())
-        return pc.if_else(pc.equal(values, 0.0), 0.0, values)
-    return values
+    values = to_kernel(plain_array(values))
+    is_float = pa.types.is_floating(values.type)
+    return pc.if_else(pc.equal(values, 0), pa.scalar(0, values.type), values) if is_float else values

@@ -23,7 +23,7 @@ from zonebloom.search.exists import Keys, comparable, comparable_keys
 from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult, renumbered_ids
-from zonebloom.search.scan import read_candidates
+from zonebloom.search.scan import read_candidates, top_level
 from zonebloom.search.view import View
 
 if TYPE_CHECKING:
@@ -175,8 +175,7 @@ def _rows(view: View, given: Keys) -> pa.Table:
 
 def _values_of(view: View, column: str, rows: RowSelection) -> Iterator[tuple[str, NDArray[np.int64], pa.Array]]:
     """The values of the rows, row group by row group: path, row offsets, values."""
-    top = [name for name in view.schema.names if column == name or column.startswith(f"{name}.")]
-    for task, table in read_candidates(view, rows, top):
+    for task, table in read_candidates(view, rows, top_level(view.schema, {column})):
         first = sum(task.file.row_group_rows[: task.group])
         offsets = first + places_of(task.starts, task.stops - task.starts)
         done = 0

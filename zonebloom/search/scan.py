@@ -94,7 +94,7 @@ def scan(
     schema_read = view.plain_schema if is_plain else view.schema
     schema = pa.schema([schema_read.field(name) for name in names])
     plan = _Scan(view, None, [], [], schema) if predicate is None else _rechecking(view, predicate, schema)
-    return pa.RecordBatchReader.from_batches(schema, _limited(plan.batches(rows), limit))
+    return pa.RecordBatchReader.from_batches(schema, map(_from_zero, _limited(plan.batches(rows), limit)))
 
 
 def _rechecking(view: View, predicate: Predicate, schema: pa.Schema) -> _Scan:
@@ -105,7 +105,7 @@ def _rechecking(view: View, predicate: Predicate, schema: pa.Schema) -> _Scan:
         view,
         plain_matcher(predicate, evaluated) or _by_expression(to_expression(predicate, evaluated)),
         [bound for bound in required(predicate, evaluated, indexed) if bound.column not in elsewhere],
-        _top_level(view.schema, predicate.columns()),
+        top_level(view.schema, predicate.columns()),
         schema,
     )
 
@@ -128,7 +128,7 @@ def read_candidates(view: View, rows: RowSelection, names: Sequence[str]) -> Ite
     return concurrently(read, tasks_of(view, rows), workers, ahead=workers)
 
 
-def _top_level(schema: pa.Schema, columns: set[str]) -> list[str]:
+def top_level(schema: pa.Schema, columns: set[str]) -> list[str]:
     """The top-level columns of `columns` in the order of `schema`; `columns` may contain leaves of structs."""
     columns_read: dict[str, None] = {}
     for name in columns:
@@ -283,7 +283,8 @@ class _Scan:
         columns = {name: table[name] for table in tables for name in table.column_names}
         arrays = [(columns[field.name], field.type) for field in self.schema]
         fitting = [array if array.type == wanted else array.cast(wanted) for array, wanted in arrays]
-        return [_from_zero(batch) for batch in pa.table(fitting, schema=self.schema).to_batches()]
+        batches: list[pa.RecordBatch] = pa.table(fitting, schema=self.schema).to_batches()
+        return batches
 
     def _places(
         self, matched: Callable[[pa.Table], pa.ChunkedArray], checked: pa.Table, task: Task
@@ -346,13 +347,19 @@ def _compacted(table: pa.Table) -> pa.Table:
 
 
 def _from_zero(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows; parts of structs in structs are copied: arrow-rs 59 panics at such a part."""
-    are_parts = [bool(column.offset) and _has_inner_struct(column.type) for column in batch.columns]
-    if not any(are_parts):
+    """The same rows; columns of which other libraries misread parts are copied."""
+    pairs = [(column, _is_misread(column)) for column in batch.columns]
+    if not any(is_misread for _, is_misread in pairs):
         return batch
-    pairs = zip(batch.columns, are_parts, strict=True)
-    columns = [pa.concat_arrays([column]) if is_part else column for column, is_part in pairs]
+    columns = [pa.concat_arrays([column]) if is_misread else column for column, is_misread in pairs]
     return pa.record_batch(columns, schema=batch.schema)
+
+
+def _is_misread(column: pa.Array) -> bool:
+    """Whether Polars 2.1 fails, or arrow-rs 59 panics, if `column` is a part of a larger array."""
+    if pa.types.is_fixed_size_list(column.type) and column.null_count:
+        return True
+    return bool(column.offset) and _has_inner_struct(column.type)
 
 
 def _has_inner_struct(arrow_type: pa.DataType) -> bool:

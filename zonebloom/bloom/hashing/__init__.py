@@ -30,6 +30,7 @@ from zonebloom.bloom.hashing.buffers import (
 from zonebloom.bloom.hashing.columns import (
     column_array,
     column_path,
+    dotted,
     is_ambiguous,
     leaf_paths,
     names_of,
@@ -45,6 +46,7 @@ __all__ = [
     "column_array",
     "column_path",
     "dictionary_hashes",
+    "dotted",
     "fixed_buffers",
     "hash_array",
     "hash_each",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +28,12 @@ def names_of(columns: Any) -> list[str]:
     if not all(isinstance(name, str) for name in names):
         raise InvalidArgumentError("columns must be one or more names", got=f"{columns!r:.80}")
     return names
+
+
+def dotted(path: Sequence[str]) -> str | None:
+    """The name of the column or struct leaf at `path`; None if dots or an empty name make it ambiguous."""
+    is_plain = len(path) == 1 or not any("." in name for name in path)
+    return ".".join(path) if is_plain and all(path) else None
 
 
 def resolve_column(schema: pa.Schema, name: str) -> pa.Field:

@@ -20,6 +20,7 @@ from zonebloom.engines.iceberg.rows import as_declared
 from zonebloom.formats.iceberg.errors import explained, pyiceberg_tables
 from zonebloom.formats.iceberg.locations import relative_path
 from zonebloom.formats.iceberg.snapshot import planned
+from zonebloom.ground.arrow import rowless
 from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, StorageError, first_line
 from zonebloom.ground.rendering import Result
 from zonebloom.index.doors import open_index
@@ -262,7 +263,7 @@ def _without_keys(
     for path, file in files.items():
         whole = view.universe.fragment(view.files[path].fragment_id)
         parts = [part for _, part in read_candidates(view, whole, view.schema.names)]
-        rows = pa.concat_tables(parts) if parts else pa.Table.from_batches([], view.schema)
+        rows = pa.concat_tables(parts) if parts else rowless(view.schema)
         has_key = to_expression(IsIn(column, keys), rows.schema)
         kept = rows.filter(~has_key | has_key.is_null())
         if kept.num_rows < rows.num_rows:

@@ -19,7 +19,7 @@ from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates.coerce import numbers, temporal, texts
 from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
 from zonebloom.predicates.coerce.sources import Source, groups, source_of
-from zonebloom.predicates.exact_numbers import whatever_the_context
+from zonebloom.predicates.exact_numbers import ALL_DIGITS
 from zonebloom.predicates.literals import collected, is_collection, literal, null_mask, taken
 
 if TYPE_CHECKING:
@@ -119,7 +119,6 @@ def fit_each(values: pa.Array | list[Any], column_type: pa.DataType) -> FitOfEac
     return FitOfEach(np.concatenate(slots), _joined(fitting, column_type), np.concatenate(misfits))
 
 
-@whatever_the_context
 def _fit(group: pa.Array | list[Any], column_type: pa.DataType) -> Part:
     """The fit of a group of `sources.groups`.
 
@@ -131,7 +130,8 @@ def _fit(group: pa.Array | list[Any], column_type: pa.DataType) -> Part:
     if not is_supported(column_type):
         raise MisfitError(f"the column's type must have a hash input, got {column_type}", np.ones(len(group), np.bool_))
     try:
-        return _fit_source(source_of(group), _value_type(column_type))
+        with decimal.localcontext(ALL_DIGITS):
+            return _fit_source(source_of(group), _value_type(column_type))
     except PredicateError as error:
         raise MisfitError(str(error)) from error
     except (pa.ArrowException, ArithmeticError, UnicodeError) as error:
