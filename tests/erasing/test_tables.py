@@ -18,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.table import TableMerger
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.update.snapshot import ExpireSnapshots
+from pyiceberg.types import StringType
 
 import zonebloom as zb
 from tests import delta_log
@@ -278,6 +279,25 @@ def test_rows_that_come_while_an_iceberg_table_is_erased_from_are_counted(tmp_pa
     catalog.rounds = [[lambda: catalog.load_table("db.t").append(rows(7, 9))]]
     done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
     assert (done.num_rows_erased, done.num_rows_left, len(done.files)) == (2, 0, 2)
+    assert catalog.load_table("db.t").scan().to_arrow().num_rows == 300
+
+
+def test_rows_of_a_column_whose_name_another_one_takes_meanwhile_are_not_told_as_erased(
+    tmp_path, catalog, monkeypatch, table
+):
+    add = Journal.add
+
+    def noted(journal, step, content):
+        add(journal, step, content)
+        if step == "held":
+            monkeypatch.undo()
+            other = catalog.load_table("db.t")
+            other.update_schema().rename_column("text", "former").commit()
+            other.update_schema().add_column("text", StringType()).commit()
+
+    monkeypatch.setattr(Journal, "add", noted)
+    done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
+    assert (done.num_rows_erased, done.num_rows_left, done.files) == (0, 0, ())
     assert catalog.load_table("db.t").scan().to_arrow().num_rows == 300
 
 

@@ -75,7 +75,7 @@ def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -
     elif isinstance(data, IcebergDataset):
         table = data.table()
         _check_owned(table)
-        delete = lambda view, _: delete_at(table, column, values, index, view)  # noqa: E731 - one argument less
+        delete = lambda view, _: delete_at(table, column, values, index, view.dataset)  # noqa: E731 - one argument less
         _delete_all(index, column, values, journal, delete, renew=partial(_renew_iceberg, table))
         _clean_iceberg(table, journal)
         journal.add("holders", list(_naming_paths(table, column)))

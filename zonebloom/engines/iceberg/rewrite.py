@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from zonebloom.engines.iceberg.files import DataFileWriter
+    from zonebloom.formats import DatasetSnapshot
     from zonebloom.search.view import View
 
 __all__ = ["Rewrite", "delete", "upsert"]
@@ -107,11 +108,10 @@ def delete(table: Table, column: str, keys: Any, *, index: str | os.PathLike[str
     return _rewrite(table, column, lambda _table: (array, None), index)
 
 
-def delete_at(table: Table, column: str, keys: Any, index: Index, view: View) -> Rewrite:
-    """As `delete`, of the rows of the snapshot of `view`; a `ConcurrentCommitError` if the table has another one."""
-    array, declared = collected(keys), view.dataset.declared
-    snapshot_id = None if declared is None else declared.state["snapshot_id"]
-    return _rewrite(table, column, lambda _table: (array, None), index, snapshot_id)
+def delete_at(table: Table, column: str, keys: Any, index: Index, version: DatasetSnapshot) -> Rewrite:
+    """As `delete`, of the rows of one version of the table; a `ConcurrentCommitError` if it has another one."""
+    array = collected(keys)
+    return _rewrite(table, column, lambda _table: (array, None), index, version)
 
 
 def upsert(table: Table, rows: pa.Table, key: str, *, index: str | os.PathLike[str] | Index | None = None) -> Rewrite:
@@ -157,18 +157,19 @@ def _keyed(rows: pa.Table, key: str, table: Table) -> tuple[pa.Array, pa.Table]:
 
 
 def _rewrite(
-    table: Table, column: str, change: _Change, index: _Place | Index, snapshot_id: int | None = None
+    table: Table, column: str, change: _Change, index: _Place | Index, version: DatasetSnapshot | None = None
 ) -> Rewrite:
-    """Remove and add rows in one snapshot; plan again after a lost race, unless the rows must be of a snapshot.
+    """Remove and add rows in one snapshot; plan again after a lost race, unless the rows must be of a version.
 
     No change makes no snapshot.
     """
     place = index.location if isinstance(index, Index) else index
     for _ in range(_PLANS):
         current = _loaded_anew(table)
-        if snapshot_id not in (None, current.metadata.current_snapshot_id):
+        view = open_index(table.location() if place is None else place, dataset=current).view()
+        if version not in (None, view.dataset):
             break
-        done = _attempted(current, column, *change(current), place)
+        done = _attempted(current, column, *change(current), view)
         if done is not None:
             table.metadata, table.metadata_location = current.metadata, current.metadata_location
             table.io, table.config = current.io, current.config
@@ -215,14 +216,14 @@ def _loaded_anew(table: Table) -> Table:
     return current
 
 
-def _attempted(table: Table, column: str, keys: _Keys, rows: pa.Table | None, place: _Place) -> Rewrite | None:
+def _attempted(table: Table, column: str, keys: _Keys, rows: pa.Table | None, view: View) -> Rewrite | None:
     """Rewrite `table`, which is then at the new snapshot; None if another commit came first."""
     from zonebloom.engines.iceberg.files import DataFileWriter, NotedOutputs  # noqa: PLC0415 - needs the extra
 
     outputs, location = NotedOutputs(table.io), table.location()
     noted = type(table)(table.name(), table.metadata, table.metadata_location, outputs, table.catalog, table.config)
     try:
-        view, files = _tasks(table, column, keys, place)
+        files = _tasks(table, column, keys, view)
         with explained("table", location, verb="rewrite"):
             writer = DataFileWriter(noted)
             removed, num_removed = _without_keys(view, files, column, keys, writer)
@@ -242,14 +243,13 @@ def _attempted(table: Table, column: str, keys: _Keys, rows: pa.Table | None, pl
     return Rewrite(len(removed), len(files), num_removed, 0 if rows is None else rows.num_rows, old_files)
 
 
-def _tasks(table: Table, column: str, keys: _Keys, place: _Place) -> tuple[View, dict[str, DataFile]]:
-    """A view of the snapshot that `table` has loaded; and, by path, the data files that may hold a key."""
-    view = open_index(table.location() if place is None else place, dataset=table).view()
+def _tasks(table: Table, column: str, keys: _Keys, view: View) -> dict[str, DataFile]:
+    """By path, the data files of the snapshot that `table` has loaded, and `view` too, that may hold a key."""
     wanted = set(files_for(view, column, keys))
     with explained("the manifests of", table.location()):
         tasks, _ = planned(table)
     files = {relative_path(task.file.file_path, table.location()): task.file for task in tasks}
-    return view, {path: file for path, file in files.items() if path in wanted}
+    return {path: file for path, file in files.items() if path in wanted}
 
 
 def _without_keys(
