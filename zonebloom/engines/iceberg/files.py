@@ -156,5 +156,8 @@ def _partition_values(table: Table, field: PartitionField, rows: pa.Table) -> pa
     if isinstance(field.transform, VoidTransform):
         return pa.nulls(rows.num_rows, pa.int32())
     source, name = table.schema().find_field(field.source_id), table.schema().find_column_name(field.source_id)
-    values = field.transform.pyarrow_transform(source.field_type)(column_array(rows, name))
+    column = column_array(rows, name)
+    if pa.types.is_large_binary(column.type):  # pyiceberg 0.12 truncates no large one
+        column = column.cast(pa.binary())
+    values = field.transform.pyarrow_transform(source.field_type)(column)
     return plain_array(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
