@@ -367,6 +367,42 @@ except zb.ZoneBloomError as error:
     assert "Permission denied" in out[1]
 
 
+def test_folders_that_this_user_may_not_read_are_told(tmp_path):
+    """Also behind names that are no data, and a table's log, without which removed rows would be read."""
+    for path in ("lake/d=1", "lake/d=2", "private/inner", "delta/_delta_log"):
+        (tmp_path / path).mkdir(parents=True)
+        pq.write_table(pa.table({"k": [1, 2]}), tmp_path / path / "a.parquet")
+    for name, target in ((".hidden", tmp_path / "private/inner"), (".loop", ".loop")):
+        (tmp_path / "lake" / name).symlink_to(target)
+    files = [tmp_path / "lake" / path for path in ("d=1/a.parquet", "d=2/a.parquet")]
+    zb.build_index(files, "k", index=tmp_path / "index")
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    for path in ("private", "delta/_delta_log"):
+        (tmp_path / path).chmod(0o700)
+    script = """
+import sys, os, zonebloom as zb
+root, before = sys.argv[1], sys.argv[2]
+index = zb.build_index(f"{root}/lake", "k")
+assert index.to_table("k = 1").num_rows == 2
+os.chmod(f"{root}/lake/d=2", 0o700)
+exec(before)
+for refused in (
+    lambda: index.refresh(paths=["d=2/a.parquet"]),
+    lambda: zb.open_index(f"{root}/index").to_table("k = 1"),
+    lambda: zb.build_index(f"{root}/delta", "k", index=f"{root}/index"),
+):
+    try:
+        print(refused())
+    except zb.errors.DataFileError as error:
+        print(error)
+"""
+    refused = in_child(script, tmp_path, DROP_PRIVILEGES).splitlines()
+    for path, told in zip(("lake/d=2", "lake/d=2", "delta/_delta_log"), refused, strict=True):
+        assert str(tmp_path / path) in told
+        assert told.endswith("got Permission denied")
+
+
 def test_an_index_folder_that_cannot_be_made(flat_lake, tmp_path):
     (tmp_path / "file").write_text("in the way")
     for place in (tmp_path / "file" / "index", Path("/proc/zonebloom"), Path("/dev/null/index")):

@@ -53,7 +53,9 @@ def is_lance_url(url: str) -> bool:
 def _names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)  # noqa: PTH208 - text
-    except OSError:
+    except OSError as error:
+        if isinstance(error, PermissionError) and not folder.endswith(METADATA_FOLDER):  # many a folder has that name
+            raise DataFileError(f"{folder} must be a readable folder", got=error.strerror) from error
         return []
 
 

@@ -153,10 +153,11 @@ class LocalStore:
             for place, _, names in os.walk(self._place(f"{folder}/") if folder else self.root):
                 below = Path(place).relative_to(self.root).as_posix()
                 for name in names:
+                    whole = os.path.join(place, name)  # noqa: PTH118 - a plain string
                     try:
-                        status = os.stat(os.path.join(place, name))  # noqa: PTH116, PTH118 - plain strings
+                        status = os.stat(whole)  # noqa: PTH116 - as above
                     except OSError as error:
-                        if error.errno not in _GONE:
+                        if error.errno not in _GONE and not os.path.islink(whole):  # noqa: PTH114 - as above
                             raise
                     else:
                         fingerprints[name if below == "." else f"{below}/{name}"] = fingerprint_of(status)
@@ -230,15 +231,19 @@ class LocalStore:
         """The fingerprints of the files among `paths`; links are followed, special files skipped with a warning."""
         fingerprints = {}
         for path in paths:
-            try:
-                status = os.stat(self.root / path)  # noqa: PTH116 - the result is used as is
-            except OSError as error:
-                if error.errno not in _GONE:
-                    raise
-            else:
-                if not stat.S_ISDIR(status.st_mode) and _is_file(self.absolute(path), status):
-                    fingerprints[path] = fingerprint_of(status)
+            status = self._status(path)
+            if status and not stat.S_ISDIR(status.st_mode) and _is_file(self.absolute(path), status):
+                fingerprints[path] = fingerprint_of(status)
         return fingerprints
+
+    def _status(self, path: str) -> os.stat_result | None:
+        """The status of the file or folder at `path`, links followed; None if the name leads to nothing."""
+        try:
+            return os.stat(self.absolute(path))  # noqa: PTH116 - a plain string
+        except OSError as error:
+            if error.errno in _GONE:
+                return None
+            raise DataFileError(f"{self.absolute(path)} must be readable", got=error.strerror) from error
 
     @contextlib.contextmanager
     def staging(self, path: str) -> Iterator[BinaryIO]:
@@ -290,8 +295,7 @@ class LocalStore:
             for entry in entries:
                 name = entry.name
                 if is_hidden(name):
-                    if entry.is_dir():
-                        folders.append(name)
+                    folders += [name] * _may_be_folder(entry)
                     continue
                 _check_name(entry)
                 if entry.is_symlink() and not self._leads_on(folder + name):
@@ -314,15 +318,13 @@ class LocalStore:
         """Whether `path` is a folder, and not by a link to a folder around it."""
         names = path.split("/")
         is_around = any(self._is_around("/".join(names[:end])) for end in range(1, len(names) + 1))
-        return not is_around and (self.root / path).is_dir()
+        status = self._status(path)
+        return not is_around and status is not None and stat.S_ISDIR(status.st_mode)
 
     def _leads_on(self, path: str) -> bool:
         """Whether the link at `path` leads to a file, or to a folder that is not around it; a warning if not."""
-        try:
-            status = os.stat(self.root / path)  # noqa: PTH116 - for its errors
-        except OSError as error:
-            if error.errno not in _GONE:
-                raise
+        status = self._status(path)
+        if status is None:
             _skipped(self.absolute(path), "a link to nothing")
             return False
         if stat.S_ISDIR(status.st_mode) and self._is_around(path):
@@ -333,9 +335,8 @@ class LocalStore:
     def _is_around(self, path: str) -> bool:
         """Whether `path` is a link to one of the folders around it."""
         parents = ["", *itertools.accumulate(path.split("/")[:-1], lambda parent, name: f"{parent}/{name}")]
-        with contextlib.suppress(FileNotFoundError):
-            return any((self.root / path).samefile(self.root / parent) for parent in parents)
-        return False
+        status, around = self._status(path), map(self._status, parents)
+        return status is not None and any(folder and os.path.samestat(status, folder) for folder in around)
 
 
 def _opened_in_private(path: str, flags: int) -> int:
@@ -422,6 +423,13 @@ def _check_name(entry: os.DirEntry[str]) -> None:
         raise DataFileError(
             "names of files and folders must be UTF-8", got=f"{os.fsencode(entry.path)!r}", do="rename it"
         )
+
+
+def _may_be_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that this user cannot follow
+        return True
 
 
 def _is_file(path: str, status: os.stat_result) -> bool:
