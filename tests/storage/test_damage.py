@@ -412,13 +412,15 @@ def test_an_index_folder_that_cannot_be_made(flat_lake, tmp_path):
 
 @contextlib.contextmanager
 def full_after(num_bytes: int) -> Iterator[None]:
-    """Writes end after so many bytes of a file, as on a disk that is full."""
+    """Writes end after so many bytes of a file, as on a disk that is full; Python would leave its own cut off."""
+    is_without, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, limits[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        sys.dont_write_bytecode = is_without
 
 
 def test_a_full_disk_commits_nothing(flat_lake, tmp_path):
