@@ -230,6 +230,19 @@ def test_a_file_that_changes_before_it_is_replaced_is_not_overwritten(tmp_path, 
     assert rows_of(root) == [2, 8]
 
 
+def test_a_file_that_goes_before_it_is_replaced_is_passed_by(tmp_path, monkeypatch):
+    root = indexed(tmp_path, [1, 7], [7, 8])
+    retains_old = LocalStore.retains_old
+
+    def beaten(store, path):
+        (root / "f0.parquet").unlink(missing_ok=True)
+        return retains_old(store, path)
+
+    monkeypatch.setattr(LocalStore, "retains_old", beaten)
+    assert [file.path for file in zb.erase(root, "k", [7]).files] == ["f1.parquet"]
+    assert rows_of(root) == [8]
+
+
 def test_rows_that_come_back_for_ever_are_left_and_told(tmp_path, monkeypatch, run):
     root = indexed(tmp_path, [1, 7], [8])
     rewriting(monkeypatch, root, [[7]] * 100)
@@ -296,6 +309,23 @@ def test_a_request_that_is_refused_leaves_its_record_free(tmp_path):
         zb.erase(root, "s", ["text 7", "\ud800"], record=record)
     assert files_below(tmp_path) == before
     assert zb.erase(root, "s", ["text 7"], record=record).num_rows_erased == 1
+
+
+@pytest.mark.parametrize("part", ["5", "{}", '{"request": 5}', '{"request": {}}', "x"])
+def test_a_file_that_is_no_journal_is_told(tmp_path, part):
+    root = indexed(tmp_path, [1, 7])
+    (tmp_path / "r.json.part").write_text(f"{part}\n")
+    with pytest.raises(StorageError, match=r"cannot read .*r\.json\.part: .*; remove it to begin anew"):
+        zb.erase(root, "k", [7], record=tmp_path / "r.json")
+
+
+def test_a_folder_whose_name_is_not_utf_8_has_a_record_and_a_report(tmp_path):
+    root = indexed(tmp_path, [1, 7]).rename(tmp_path / os.fsdecode(b"r\xff"))
+    index = zb.build_index(root, "k")
+    index.report(tmp_path / "r.html")
+    assert "r\\udcff" in (tmp_path / "r.html").read_text("utf-8")
+    assert zb.erase(root, "k", [7], record=tmp_path / "r.json").num_rows_erased == 1
+    assert json.loads((tmp_path / "r.json").read_text("utf-8"))["dataset"] == str(root)
 
 
 def test_a_record_whose_journal_can_be_written_can_be_written_too(tmp_path):

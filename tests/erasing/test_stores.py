@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import zonebloom as zb
 from tests.lives import hundreds, lake_of
 from tests.s3 import Bucket
+from zonebloom.stores.open import open_store
 from zonebloom.types import Erasure
 
 
@@ -71,3 +72,4 @@ def test_a_bucket_that_retains_versions_is_told(s3, tmp_path):
     s3.client.put_bucket_versioning(Bucket=s3.name, VersioningConfiguration={"Status": "Enabled"})
     url = lake_in(s3, tmp_path)
     assert [holder.partition(": ")[0] for holder in erase(s3, url, [7]).still_held] == [f"{url}/f0.parquet"]
+    assert not open_store(url, s3.options).retains_old("gone.parquet")

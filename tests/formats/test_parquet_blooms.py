@@ -33,7 +33,7 @@ from tests.fuzz.conditions import as_terms, random_condition, truth_of
 from tests.fuzz.writers import by_datafusion, by_duckdb
 from tests.newer import need
 from zonebloom.cli.bytes_text import text_of
-from zonebloom.errors import DataFileError
+from zonebloom.errors import DataFileError, StorageError
 from zonebloom.formats.parquet import thrift
 
 ROWS, GROUP = 4000, 1000
@@ -439,6 +439,8 @@ def test_nothing_is_replaced_and_nothing_is_left_after_an_error(tmp_path, copied
     pq.write_table(pa.table({"flag": [True]}), tmp_path / "b.parquet")
     with pytest.raises(TypeError, match="stored as BOOLEAN"):
         zb.add_parquet_blooms(tmp_path / "b.parquet", tmp_path / "again", "flag")
+    with pytest.raises(StorageError, match="cannot write"):
+        zb.add_parquet_blooms(path, path / "again", "key")
     (tmp_path / "lake" / "b.parquet").write_bytes(before[:-300] + before[-8:])
     with pytest.raises(DataFileError):
         zb.add_parquet_blooms(tmp_path / "lake", tmp_path / "again", "key")

@@ -13,12 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from zonebloom.ground.errors import InvalidArgumentError, StorageError, Words
+from zonebloom.storage.json_fields import Shape, array, mapping, record, text
 from zonebloom.stores.output_file import written_whole
+
+_SAME = ("dataset", "column", "values_sha256")
+"""What a request must have in common with the one that it goes on with."""
+_STEPS = array(mapping(lambda content: content))
+_BEGUN: Shape[dict[str, Any]] = record(dict, request=record(dict, **dict.fromkeys(_SAME, text())))
+_ESCAPED = "backslashreplace"
+"""For names of folders that are not UTF-8: JSON has the same escapes."""
 
 
 def now() -> str:
     """The time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _steps_of(lines: list[Any]) -> list[dict[str, Any]]:
+    """The steps of a journal, whose first one is a request; a ValueError if they are none."""
+    for step in lines[:1]:
+        _BEGUN(step)
+    return list(_STEPS(lines))
 
 
 class Journal:
@@ -45,7 +60,7 @@ class Journal:
         if not self._steps:  # written with the first step, so a request that is refused leaves no file
             self._steps.append({"request": {**request, "started_at": now()}})
         begun = self.last("request")
-        differing = [name for name in ("dataset", "column", "values_sha256") if begun[name] != request[name]]
+        differing = [name for name in _SAME if begun[name] != request[name]]
         if differing:
             raise InvalidArgumentError(
                 f"{self._part} must be of the same erasure to go on",
@@ -59,10 +74,10 @@ class Journal:
         try:
             if not part.exists():
                 return []
-            text = part.read_bytes()
-            whole = text[: text.rfind(b"\n") + 1]
+            written = part.read_bytes()
+            whole = written[: written.rfind(b"\n") + 1]
             os.truncate(part, len(whole))
-            return [json.loads(line) for line in whole.splitlines()]
+            return _steps_of([json.loads(line) for line in whole.splitlines()])
         except (OSError, ValueError) as error:
             raise StorageError(f"cannot read {part}: {error}", do="remove it to begin anew") from error
 
@@ -72,7 +87,7 @@ class Journal:
         if self._part is None:
             return
         try:
-            with self._part.open("a", encoding="utf-8") as file:
+            with self._part.open("a", encoding="utf-8", errors=_ESCAPED) as file:
                 for unwritten in self._steps[self._num_written :]:
                     file.write(json.dumps(unwritten, ensure_ascii=False) + "\n")
                 file.flush()
@@ -94,5 +109,5 @@ class Journal:
         if self._record is None or self._part is None:
             return
         with written_whole(self._record) as staged:
-            staged.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            staged.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8", _ESCAPED)
         self._part.unlink(missing_ok=True)

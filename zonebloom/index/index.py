@@ -368,7 +368,7 @@ class Index(Searchable):
         searches = [self.explain(condition) for condition in conditions]
         html = page(Content.of(self.view(), searches))
         with written_whole(output) as staged:
-            staged.write_text(html, "utf-8")
+            staged.write_text(html, "utf-8", "backslashreplace")  # names of folders may be no UTF-8
 
     def verify(self, *, sample: float = 0.1, seed: int = 0) -> Verification:
         """Re-read data and prove that no value is missing from its zone's filter.

@@ -280,7 +280,8 @@ class LocalStore:
 
     def retains_old(self, path: str) -> bool:
         """Whether the file has another name, by a hard link."""
-        return os.stat(os.path.realpath(self.absolute(path))).st_nlink > 1  # noqa: PTH116 - a plain string
+        status = self._status(path)
+        return status is not None and status.st_nlink > 1
 
     def level(self, folder: str, is_hidden: Callable[[str], bool]) -> Level:
         """The files in `folder` whose names are not hidden, and all folders in it.

@@ -235,7 +235,9 @@ class ObjectStore:
 
     def retains_old(self, path: str) -> bool:
         """Whether the object has a version, which only buckets that retain versions give it."""
-        return self._client.has_version(self._url.key_of(path))
+        with contextlib.suppress(FileNotFoundError):
+            return self._client.has_version(self._url.key_of(path))
+        return False
 
     def level(self, folder: str, is_hidden: Callable[[str], bool]) -> Level:
         """The objects in `folder` whose names are not hidden, and all folders in it."""

@@ -8,6 +8,7 @@ Spec: specs/parquet-blooms.md#add_parquet_blooms
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import uuid
@@ -211,9 +212,9 @@ def _with_quiet_nans(values: pa.Array) -> pa.Array:
 
 def _copy(source: Path, target: Path, file: DataFile, filters: Filters) -> None:
     """Write the copy under a temporary name, read its filters back, and rename it if its name is free."""
-    target.parent.mkdir(parents=True, exist_ok=True)
     staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         staged.touch(0o600)  # for its owner alone, until it has the mode of its source
         shutil.copyfile(source, staged)
         with staged.open("r+b") as copy:
@@ -232,7 +233,8 @@ def _copy(source: Path, target: Path, file: DataFile, filters: Filters) -> None:
     except OSError as error:
         raise StorageError(f"cannot write {target}: {error}") from error
     finally:
-        staged.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # of a folder in which nothing can be written
+            staged.unlink(missing_ok=True)
 
 
 def _check_copy(path: Path, source: DataFile, filters: Filters) -> None:
