@@ -386,14 +386,27 @@ def test_duckdb_prunes_a_lake_of_views_which_datafusion_writes(tmp_path):
     assert index.to_table("id = 42").field("text").type == pa.string_view()
 
 
-def test_a_relation_has_the_intervals_of_duckdb(tmp_path):
-    """Parquet's own; to Arrow they are 12 bytes."""
+@pytest.mark.parametrize(
+    ("column", "key"), [("i", "'3 days'"), ("t", "'01:03:00+00'"), ("ns", "TIMESTAMP '2020-01-01 00:00:03'")]
+)
+def test_types_that_duckdb_has_from_files_alone_lose_no_row(tmp_path, column, key):
+    """Parquet's intervals, times with a zone, and INT96, which DuckDB cuts to microseconds."""
     connection = duckdb.connect()
-    path = tmp_path / "lake/a.parquet"
-    path.parent.mkdir()
-    connection.sql("SELECT range AS k, range * INTERVAL 1 DAY AS i FROM range(4)").write_parquet(str(path))
-    rows = relation(connection, zb.build_index(path.parent, "k"), "k >= 2")
-    assert rows.order("k").fetchall() == connection.sql(f"FROM '{path}' WHERE k >= 2 ORDER BY k").fetchall()
+    connection.sql("SET TimeZone = 'Asia/Tokyo'")
+    numbers = connection.sql("SELECT range AS k, range * INTERVAL 1 DAY AS i FROM range(4096)")
+    spans = numbers.select("k, i, (TIME '10:00:00' + k * INTERVAL 1 MINUTE)::TIMETZ AS t")
+    (tmp_path / "spans").mkdir()
+    (tmp_path / "times").mkdir()
+    spans.write_parquet(str(tmp_path / "spans/a.parquet"), row_group_size=2048)
+    times = pa.array([1_577_836_800_000_000_500 + 10**9 * row for row in range(4096)]).cast(pa.timestamp("ns"))
+    table = pa.table({"k": range(4096), "ns": times})
+    pq.write_table(table, tmp_path / "times/a.parquet", row_group_size=64, use_deprecated_int96_timestamps=True)
+    lake = tmp_path / ("times" if column == "ns" else "spans")
+    index = zb.build_index(lake, column, rows_per_zone=64)
+    expected = connection.sql(f"FROM '{lake}/a.parquet' WHERE {column} = {key}").fetchall()
+    assert len(expected) > 0
+    assert relation(connection, index, f"{column} = {key}").fetchall() == expected
+    assert semi_join(connection, index, column, connection.sql(f"SELECT {key}")).fetchall() == expected
 
 
 def test_times_that_polars_does_not_have_are_not_read_by_its_own_reader(tmp_path):

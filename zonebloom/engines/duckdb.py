@@ -51,6 +51,8 @@ _FILES_ONLY = re.compile("halffloat|decimal256")
 """Arrow types that DuckDB reads from Parquet files only."""
 _AS_READ = re.compile(r"INTERVAL|TIMESTAMP_NS|\[\d+\]")
 """Types that DuckDB gives either an Arrow column or the same column of a Parquet file."""
+_COARSE = re.compile(r"TIMESTAMP_M?S\b")
+"""Types of an Arrow column that DuckDB has in microseconds from a Parquet file: no value differs."""
 
 
 def register(
@@ -123,8 +125,7 @@ def relation(
     if not _is_native(view):
         return connection.from_arrow(index.dataset()).filter(where)
     predicate = _handed_over(connection, view.plain_schema, where)
-    rows = view.universe if predicate is None else Query(view, predicate, own_filters=False).result.row_ranges
-    return _read_natively(connection, view, rows).filter(where)
+    return _read_natively(connection, view, _candidates(connection, view, predicate)).filter(where)
 
 
 def semi_join(
@@ -164,13 +165,13 @@ def semi_join(
     owns = dict(zip(view.schema.names, columns.columns, strict=True))  # of `k` and `K` DuckDB calls the second `K_1`
     name = quoted(owns[column]) if column in owns else ".".join(map(quoted, column.split(".")))
     kind = columns.select(name).types[0]
-    cast = keys.select(f"{quoted(keys.columns[0])}::{kind} AS key").filter("key IS NOT NULL").distinct()
+    passed = "VARCHAR" if str(kind) == "TIME WITH TIME ZONE" else kind  # Arrow has no zones of times
+    cast = keys.select(f"{quoted(keys.columns[0])}::{kind}::{passed} AS key").filter("key IS NOT NULL").distinct()
     values = cast.to_arrow_table()
     wanted = IsIn(column, values["key"])
     is_exact = fit_values(wanted.values, field.type).reason is None and not _is_collated(connection)
     if is_native:
-        rows = Query(view, wanted, own_filters=False).result.row_ranges if is_exact else view.universe
-        lake = _read_natively(connection, view, rows)
+        lake = _read_natively(connection, view, _candidates(connection, view, wanted if is_exact else None))
     else:
         dataset = index.dataset()
         lake = connection.from_arrow(dataset.filter(to_expression(wanted, view.schema)) if is_exact else dataset)
@@ -206,6 +207,12 @@ def _known(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if not _FILES_ONLY.search(str(field.type))])
 
 
+def _kinds(connection: DuckDBPyConnection, schema: pa.Schema) -> dict[str, str]:
+    """DuckDB's type of each column that it takes from Arrow."""
+    columns = _known(schema)
+    return dict(zip(columns.names, map(str, connection.from_arrow(rowless(columns)).types), strict=True))
+
+
 def _handed_over(connection: DuckDBPyConnection, schema: pa.Schema, where: str) -> Predicate | None:
     """The filter that DuckDB hands to a data set of `schema`: true in all rows of `where`, and maybe in more."""
     import duckdb  # noqa: PLC0415 - an optional dependency
@@ -234,6 +241,20 @@ def _is_native(view: View) -> bool:
         and all(view.dataset.path_values(path).keys() <= keys for path in view.listing)  # a folder is a file's column
         and all(view.dataset.partition_values(path, view.partition_fields) is not None for path in view.listing)
     )
+
+
+def _candidates(connection: DuckDBPyConnection, view: View, predicate: Predicate | None) -> RowSelection:
+    """The rows that may match; all rows if DuckDB has a column of `predicate` otherwise from files than from Arrow.
+
+    From files it has a time's zone, Parquet's intervals, and microseconds of INT96.
+    """
+    if predicate is None:
+        return view.universe
+    kinds = _kinds(connection, view.plain_schema)
+    read = zip(view.schema.names, map(str, _read_natively(connection, view, RowSelection.empty()).types), strict=True)
+    others = [name for name, own in read if _COARSE.sub("TIMESTAMP", kinds.get(name, own)) != own]
+    is_other = any(f"{column}.".startswith(f"{name}.") for column in predicate.columns() for name in others)
+    return view.universe if is_other else Query(view, predicate, own_filters=False).result.row_ranges
 
 
 def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelection) -> DuckDBPyRelation:
@@ -266,8 +287,7 @@ def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelectio
 
 def _widened(connection: DuckDBPyConnection, schema: pa.Schema, held: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Casts for columns that the files to read do not have, or have in a narrower type than other files."""
-    columns = _known(schema)
-    kinds = dict(zip(columns.names, map(str, connection.from_arrow(rowless(columns)).types), strict=True))
+    kinds = _kinds(connection, schema)
     for name in schema.names:
         own, kind = held.get(name.lower()), kinds.get(name)
         if own is None or (kind is not None and own != kind and not _AS_READ.search(f"{own} {kind}")):
