@@ -490,12 +490,13 @@ def test_features_beside_which_no_deletion_vector_is_read_are_refused_before_a_b
 
 
 def test_a_location_that_deltalake_takes_for_another_is_refused(root, s3):
-    """It decodes `%20` once more, and so reads the log of the folder `a b` beside `a%20b`."""
-    for name in ("a b", "a%20b"):
+    r"""It decodes `%20` once more, and so reads the log of `a b` for `a%20b`; and that of `a/b` for `a\b`."""
+    for name in ("a b", "a%20b", "a/b", r"a\b"):
         shutil.copytree(root, root.parent / name / "t")
         s3.upload(root, f"{name}/t")
-    for place, options in ((f"{root.parent}/a%20b/t", None), (s3.url("a%20b/t"), s3.options)):
-        with pytest.raises(InvalidArgumentError, match=r"a%20b/t; .* rename it"):
+    places = [(f"{root.parent}/{name}/t", None) for name in ("a%20b", r"a\b")]
+    for place, options in (*places, (s3.url("a%20b/t"), s3.options)):
+        with pytest.raises(InvalidArgumentError, match=r"a(%20|\\)b/t; .* rename it"):
             zb.build_index(place, "u", storage_options=options)
     index = build(s3.url("a b/t"), storage_options=s3.options)
     assert_same(index.to_table("id IS NOT NULL"), their_rows(root))

@@ -97,9 +97,9 @@ class DeltaDataset(TableDataset):
 
 def _opened(store: Store, version: int | None = None) -> DeltaTable:
     location = store.location
-    if unquote(location) != location:
+    if unquote(location) != location or (not is_url(location) and "\\" in location):
         raise InvalidArgumentError(
-            "the location of a Delta table must have no % before two hexadecimal digits",
+            "the location of a Delta table must have no backslash, and no % before two hexadecimal digits",
             got=location,
             do="deltalake reads another folder there: move or rename it",
         )
