@@ -127,6 +127,7 @@ def test_no_byte_of_an_erased_value_is_left_on_the_disk(tmp_path):
     zb.erase(root, "user_id", gone, record=tmp_path / "r.json")
     assert holders_of(tmp_path, gone) == []
     assert len(holders_of(tmp_path, ["user-1-0000"])) == 1
+    assert zb.open_index(root).status().num_gone_zones == 0, "their filters know the values"
 
 
 def test_files_that_the_index_has_not_seen_are_erased_from_too(tmp_path):

@@ -136,7 +136,7 @@ def erase_by(
 
             erase_from_table(index, column, keys, journal)
         index.refresh()
-        if index.view().snapshot.manifest.dropped:
+        if any(indexed.num_gone_zones for indexed in index.indexed_columns()):
             index.optimize()  # without the filters of the old files
         index.vacuum(older_than=timedelta(0))
     erasure = _erasure(index, kind, journal, rows_left(index, column, keys), command, is_dry_run=dry_run)
