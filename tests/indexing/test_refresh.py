@@ -210,12 +210,13 @@ def test_paths_confine_a_refresh(days, opened):
     assert counts(done) == (1, 1, 1)
     assert index.num_fragments == 5
     assert counts(index.refresh(paths=[days.files[2]])) == (0, 1, 0)
-    assert counts(index.refresh(paths="day=3/new.parquet")) == (1, 0, 0)
+    assert counts(index.refresh(paths=(days.root / "day=3/new.parquet").as_uri())) == (1, 0, 0)
     assert counts(index.refresh(paths=["day=3/new.parquet", "_hidden/x.parquet"])) == (0, 0, 1)
     done = index.refresh()
     assert counts(done) == (0, 0, 5)
-    with pytest.raises(InvalidArgumentError, match="must lie in the data set"):
-        index.refresh(paths=["../elsewhere"])
+    for elsewhere in ("../elsewhere", "s3://lake/day=1/part-0.parquet", "file:///day=1/part-0.parquet"):
+        with pytest.raises(InvalidArgumentError, match=f"must lie in the data set .*, got {elsewhere}"):
+            index.refresh(paths=[elsewhere])
 
 
 def test_new_columns_and_partitions_join_the_schema(hive_lake):

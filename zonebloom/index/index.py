@@ -440,7 +440,8 @@ class Index(Searchable):
             `incremental` opens and builds new and changed files only. `quick` opens no file; it drops changed and
             deleted files from the index. `full` builds all files again, and replaces the columns in one commit.
         paths
-            A file or folder to refresh, or several, relative to the data set's root; nothing else is listed.
+            A file or folder to refresh, or several; nothing else is listed. A path is relative to the data set's root,
+            absolute, or a URL.
         partitions
             Hive partitions to refresh: `{"day": 3}`, `"day=3"`, or a list of these; folders of other partitions are not
             listed.

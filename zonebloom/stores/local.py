@@ -32,7 +32,7 @@ from zonebloom.stores.local_file import (
     kind_of,
     regular_file,
 )
-from zonebloom.stores.locations import StorageOptions
+from zonebloom.stores.locations import StorageOptions, absolute, is_url
 from zonebloom.stores.store import SLOW_READ_SECONDS, Level, Traffic
 
 _MAX_OPEN_FILES = 256
@@ -219,7 +219,9 @@ class LocalStore:
         return f"{self.root}{os.sep}{path}"
 
     def relative(self, given: str) -> str | None:
-        """As `Store.relative`."""
+        """As `Store.relative`; `given` may be a `file:` URL."""
+        if is_url(given) and is_url(given := absolute(given)):
+            return None
         whole = Path(os.path.normpath(self.root / given))
         return whole.relative_to(self.root).as_posix() if whole.is_relative_to(self.root) else None
 
