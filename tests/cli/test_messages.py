@@ -80,6 +80,7 @@ COMMANDS = [
     ("search {}/lake --older-than 7d", 2, "No such option"),
     ("lance export {}/lake -c user_id", 2, "{}/lake is no Lance table; --output FILE writes its zones to a file"),
     ("lance import {}/bare -c user_id", 2, "{}/bare is no Lance table; --input FILE takes exported zones"),
+    ("lance import {}/bare -c user_id --input x.arrow --overwrite", 2, "table's own index, not for --input"),
     ("vacuum {}/lake --older-than 7days", 2, "--older-than '7days' is no time; write 7d, 12h or 30m"),
     ("lance export {}/lake -c amount -o {}/x.arrow", 2, "amount is not indexed; zonebloom build PATH --column amount"),
 ]

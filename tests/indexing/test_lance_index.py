@@ -493,6 +493,9 @@ def test_the_command_exports_audits_and_replaces(old_table, run):
     status, printed, _ = run("lance", "audit", old_table)
     assert (status, printed.split(":")[0]) == (0, "sound")
     assert run("lance", "import", old_table, "-c", "id")[0] == 0
+    status, _, told = run("lance", "import", old_table, "-c", "id")
+    assert (status, told.endswith("or add --overwrite\n")) == (2, True)
+    assert run("lance", "import", old_table, "-c", "id", "--overwrite")[0] == 0
     assert run("lance", "export", old_table, "-c", "id")[0] == 2
     assert run("lance", "export", old_table, "-c", "id", "--overwrite", "--per-fragment")[0] == 0
     assert run("lance", "export", old_table, "-c", "id", "--per-fragment", "-o", "x.arrow")[0] == 2

@@ -36,7 +36,7 @@ def lance() -> None:
 @options.column_option
 @options.output_option("Write .arrow or .parquet instead.")
 @click.option("--per-fragment", is_flag=True, help="A segment for each fragment of the table.")
-@options.overwrite_option
+@click.option("--overwrite", is_flag=True, help="Replace FILE, or the table's index, if it exists.")
 @options.on_index
 def export(opened: Index, column: str, output: Path | None, per_fragment: bool, overwrite: bool) -> None:
     """Give the zones of a column to the Lance table PATH as its own index.
@@ -68,22 +68,25 @@ def export(opened: Index, column: str, output: Path | None, per_fragment: bool, 
 )
 @click.option("--column", "-c", required=True, help="The column that the zones describe.")
 @click.option("--input", "-i", "source", metavar="FILE", help="Read .arrow or .parquet of an export instead.")
+@click.option("--overwrite", is_flag=True, help="Import an indexed column anew; not with --input.")
 @options.index_option
 @options.common_options
-def import_(path: str, column: str, source: str | None, index: str | None) -> None:
+def import_(path: str, column: str, source: str | None, index: str | None, overwrite: bool) -> None:
     """Make an index of PATH from the Lance table's own index.
 
     With --input, from a file that `lance export` wrote. Zones are checked against the data first.
     """
     from zonebloom.index.doors import build_index, import_index  # noqa: PLC0415 - `--help` must not load Arrow
 
+    if overwrite and source is not None:
+        raise click.UsageError("--overwrite is for the Lance table's own index, not for --input.")
     started, compiled = time.perf_counter(), compile_seconds()
+    given: dict[str, Any] = {"index": index, "storage_options": options.storage_options()}
     with options.busy("importing"):
         if source is None:
-            imported = build_index(path, column, index=index, storage_options=options.storage_options(), adopt="lance")
+            imported = build_index(path, column, adopt="lance", overwrite=overwrite, **given)
         else:
-            zones = _zones_of(Path(source))
-            imported = import_index(path, zones, column=column, index=index, storage_options=options.storage_options())
+            imported = import_index(path, _zones_of(Path(source)), column=column, **given)
     print_built(imported, path, index, started, compile_seconds() - compiled)
 
 
