@@ -5,11 +5,15 @@
  * writers may have died before. One answer of the store may be lost: then the writer is told of an error, or that
  * "something is there", though its version was written.
  *
- *   spin -a commit.pml && cc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m100000
+ *   spin -a commit.pml && cc -O1 -DSAFETY -o pan pan.c && ./pan
  *
  * What must hold is asserted in `committed` and where segments are deleted and searched. With -DRECKLESS the vacuum takes
  * nothing for young: then commits may be lost, and rows still not. With -DMUTANT_<NAME> one line of the protocol is left
  * out or wrong, and an assertion must fail: tests/fuzz/test_model.py has the names and runs them all.
+ *
+ * The search is short because few states differ. What a process computes by itself is part of the step before or after;
+ * it forgets what it does not need any more; what a step alone needs is `hidden`. Spin does not set that back when it
+ * tries another branch, so nothing hidden is read after a choice.
  */
 
 #define FILES 2
@@ -28,6 +32,10 @@
 #define VACUUM 4
 #define NONE 15                  /* no segment */
 
+#define NOTHING 0                /* what the file of a refresh needs */
+#define ZONES_ONLY 1
+#define ID_AND_ZONES 2
+
 #define ZONES(file, state) ((file) * 8 + (state))
 #define HAS(set, one) (((set) >> (one)) & 1)
 
@@ -41,19 +49,21 @@ typedef Segment { byte zones[IDS] };     /* by fragment id, of which file and st
 
 Version versions[VERSIONS];
 byte version_there;              /* the set of version files */
-byte writer_of[VERSIONS];        /* the random word in each: who wrote it */
+byte writer_of[VERSIONS];        /* the random word in each: who wrote it, if its writer was not told */
 Segment segments[SEGMENTS];
 byte segment_there;
 byte num_segments;
 byte reserved;                   /* the set of reservations; each is of one id */
 
-hidden byte i, s, found;         /* scratch within a step */
 byte lake[FILES];                /* the state of each file; 0 where it is gone */
 byte num_changes;
 bool is_answer_lost;
 byte num_relisted;               /* vacuums that have listed the versions again */
 bool is_restored;                /* since then an optimize may drop zones that its base took for dead; they are built again */
 bool is_excused;                 /* a restore raced a vacuum that took its version for expired: refresh.md#vacuum */
+
+hidden byte i, s, found, was, newest, is_overlap;       /* scratch within a step */
+hidden Version following;
 
 /* --- what must hold ------------------------------------------------------------------------------------------------- */
 
@@ -95,28 +105,28 @@ inline covered(v, file)
     od
 }
 
-/* Version `n` was just written on top of the one before. */
+/* Version `newest` was just written on top of the one before. */
 inline committed()
 {
-    assert_zones(versions[n]);
+    assert_zones(versions[newest]);
 #ifndef RECKLESS
-    is_excused = is_excused || (what == RESTORE && t != num_relisted);
-    assert(HAS(version_there, n - 1));
-    assert((versions[n].segments & ~segment_there) == 0 || is_excused);
+    is_excused = is_excused || (what == RESTORE && seen != num_relisted);
+    assert(HAS(version_there, newest - 1));
+    assert((versions[newest].segments & ~segment_there) == 0 || is_excused);
     if
     :: what != RESTORE ->
         i = 0;
         do
         :: i < FILES ->
-            assert(versions[n].id[i] == versions[n - 1].id[i] || versions[n - 1].id[i] == 0 ||
-                lake[i] != versions[n - 1].state[i] ||
-                versions[n].state[i] == versions[n - 1].state[i]);             /* else a commit is lost */
+            assert(versions[newest].id[i] == versions[newest - 1].id[i] || versions[newest - 1].id[i] == 0 ||
+                lake[i] != versions[newest - 1].state[i] ||
+                versions[newest].state[i] == versions[newest - 1].state[i]);       /* else a commit is lost */
             if
-            :: versions[n].id[i] == versions[n - 1].id[i] && !is_restored ->
-                covered(versions[n - 1], i);
-                t = found;
-                covered(versions[n], i);
-                assert(found >= t)
+            :: versions[newest].id[i] == versions[newest - 1].id[i] && !is_restored ->
+                covered(versions[newest - 1], i);
+                was = found;
+                covered(versions[newest], i);
+                assert(found >= was)
             :: else
             fi;
             i++
@@ -131,9 +141,9 @@ inline committed()
 
 inline find_newest()
 {
-    n = VERSIONS - 1;
+    newest = VERSIONS - 1;
     do
-    :: !HAS(version_there, n) -> n--
+    :: !HAS(version_there, newest) -> newest--
     :: else -> break
     od
 }
@@ -151,55 +161,45 @@ inline forget(one)
 }
 
 /* List, and read the highest; where a vacuum was faster, again. */
-inline read_newest(to, number)
+inline read_newest()
 {
     do
-    :: atomic { find_newest(); number = n };
+    :: d_step { find_newest(); number = newest };
         if
-        :: atomic { HAS(version_there, number) -> copy(to, versions[number]) }; break
+        :: d_step { HAS(version_there, number) -> copy(current, versions[number]) }; break
         :: !HAS(version_there, number)
         fi
     od
 }
 
+#ifdef MUTANT_OVERWRITE
+#define CAN_CREATE true
+#else
+#define CAN_CREATE !HAS(version_there, number + 1)
+#endif
+
 #define TAKEN 0
 #define DONE 1
 #define FAILED 2
 
-/* Create version `n` with the content of `following`, if it is absent. */
+/* Create the version after `number` with the content of `following`, if it is absent. */
 inline create()
 {
     if
-    :: atomic {
-#ifdef MUTANT_OVERWRITE
-        true ->
-#else
-        !HAS(version_there, n) ->
-#endif
-        version_there = version_there | (1 << n);
-        copy(versions[n], following);
-        writer_of[n] = _pid;
-        committed();
-        outcome = DONE
-    }
-    :: atomic { HAS(version_there, n) -> outcome = TAKEN }
-    fi;
-    if
-    :: true
-    :: atomic { !is_answer_lost && outcome == DONE -> is_answer_lost = true; outcome = TAKEN }
-    :: atomic { !is_answer_lost && outcome == DONE -> is_answer_lost = true; outcome = FAILED }
-    fi;
-    if
-    :: outcome == TAKEN ->
-        atomic {                                         /* what is there may be our own */
-            if
-#ifndef MUTANT_NO_READ_BACK
-            :: HAS(version_there, n) && writer_of[n] == _pid -> outcome = DONE
-#endif
-            :: else
-            fi
-        }
-    :: else
+    :: CAN_CREATE ->
+        d_step {
+            newest = number + 1;
+            version_there = version_there | (1 << newest);
+            copy(versions[newest], following);
+            writer_of[newest] = 0;
+            committed()
+        };
+        if
+        :: outcome = DONE
+        :: !is_answer_lost -> is_answer_lost = true; outcome = TAKEN; writer_of[number + 1] = _pid
+        :: !is_answer_lost -> is_answer_lost = true; outcome = FAILED
+        fi
+    :: else -> outcome = TAKEN
     fi
 }
 
@@ -241,7 +241,7 @@ inline rebase()
         do
         :: s < SEGMENTS ->
             if
-            :: HAS(following.segments, s) && !HAS(base.segments, s) ->
+            :: HAS(following.segments, s) && !HAS(base_segments, s) ->
                 i = 1;
                 do
                 :: i < IDS ->
@@ -271,8 +271,8 @@ inline rebase()
         s++
     :: else -> break
     od;
-    is_same = following.id[0] == current.id[0] && following.id[1] == current.id[1] &&
-        following.segments == current.segments
+    is_overlap = is_overlap || (following.id[0] == current.id[0] && following.id[1] == current.id[1] &&
+        following.segments == current.segments)                                /* nor is there anything to commit */
 }
 
 inline delete_written()
@@ -281,41 +281,6 @@ inline delete_written()
     :: segment != NONE -> segment_there = segment_there & ~(1 << segment)
     :: else
     fi
-}
-
-inline commit_change()
-{
-    copy(current, base); number = base_number;
-    do
-    :: atomic { rebase() };
-        if
-        :: is_overlap || is_same -> atomic { delete_written() }; break
-        :: else
-        fi;
-        n = number + 1;
-        create();
-        if
-        :: outcome == DONE -> break
-        :: outcome == FAILED ->                          /* an error: the version may be there */
-#ifdef MUTANT_DELETE_ON_ERROR
-            atomic { delete_written() };
-#else
-            atomic {
-                if
-                :: !HAS(version_there, n) -> delete_written()
-                :: else
-                fi
-            };
-#endif
-            break
-        :: else
-#ifdef MUTANT_NO_REBASE
-            ; number++
-#else
-            ; read_newest(current, number)
-#endif
-        fi
-    od
 }
 
 /* --- writers -------------------------------------------------------------------------------------------------------- */
@@ -327,233 +292,304 @@ inline write_segment()
     segment_there = segment_there | (1 << segment)
 }
 
-/* Of one file. */
-inline refresh()
+/* Of one file: what a look at the lake asks for. */
+inline look()
 {
-    atomic {
-        state = lake[file];
-        covered(base, file);
-        s = 0;
-        do                                               /* zones in a segment that is missing are no zones */
-        :: s < SEGMENTS ->
-            if
-            :: base.id[file] && HAS(base.segments, s) && segments[s].zones[base.id[file]] && !HAS(segment_there, s) ->
-                found = 2
-            :: else
-            fi;
-            s++
-        :: else -> break
-        od;
-        is_kept = base.id[file] && base.state[file] == state && found != 2;
-        removed = (is_kept -> 0 : base.id[file]);
-        is_gap = is_kept && !found
-    };
+    file = what;
+    state = lake[file];
+    covered(current, file);
+    s = 0;
+    do                                                   /* zones in a segment that is missing are no zones */
+    :: s < SEGMENTS ->
+        if
+        :: current.id[file] && HAS(current.segments, s) && segments[s].zones[current.id[file]] &&
+            !HAS(segment_there, s) -> found = 2
+        :: else
+        fi;
+        s++
+    :: else -> break
+    od;
     if
-    :: !is_kept && state ->
-        do                                               /* reserve an id */
-        ::            atomic {
-                added = IDS;
-                do
-                :: added > 0 && !HAS(reserved, added - 1) -> added--
-                :: else -> break
-                od;
-                added = (added > base.next -> added : base.next)
-            };
-            if
-            :: atomic { !HAS(reserved, added) -> reserved = reserved | (1 << added); outcome = DONE }
-            :: atomic { HAS(reserved, added) -> outcome = TAKEN }
-            fi;
-            if
-            :: outcome == DONE -> break
-            :: else
-            fi
-        od;
-        atomic {                                         /* read the file, if it still is what was listed */
-            if
-#ifdef MUTANT_NO_FINGERPRINT
-            :: true -> write_segment(); segments[segment].zones[added] = ZONES(file, lake[file])
-#else
-            :: lake[file] == state -> write_segment(); segments[segment].zones[added] = ZONES(file, state)
-            :: else -> added = 0
-#endif
-            fi
-        }
-    :: is_gap ->
-        atomic {
-            if
-            :: lake[file] == state -> write_segment(); segments[segment].zones[base.id[file]] = ZONES(file, state)
-            :: else
-            fi
-        }
-    :: else
-    fi;
-    commit_change()
+    :: current.id[file] && current.state[file] == state && found != 2 ->
+        need = (found -> NOTHING : ZONES_ONLY)
+    :: else ->
+        removed = current.id[file];
+        need = (state -> ID_AND_ZONES : NOTHING)
+    fi
 }
 
-inline optimize()
+inline reserve()
 {
+    do
+    :: d_step {
+            added = IDS;
+            do
+            :: added > 0 && !HAS(reserved, added - 1) -> added--
+            :: else -> break
+            od;
+            added = (added > current.next -> added : current.next)
+        };
+        if
+        :: d_step { !HAS(reserved, added) -> reserved = reserved | (1 << added) }; break
+        :: HAS(reserved, added)
+        fi
+    od
+}
+
+/* Read the file, if it still is what was listed. */
+inline write_zones()
+{
+    if
+#ifdef MUTANT_NO_FINGERPRINT
+    :: need -> write_segment(); segments[segment].zones[(added -> added : current.id[file])] = ZONES(file, lake[file])
+#else
+    :: need && lake[file] == state ->
+        write_segment(); segments[segment].zones[(added -> added : current.id[file])] = ZONES(file, state)
+    :: need && lake[file] != state -> added = 0
+#endif
+    :: else
+    fi;
+    need = NOTHING
+}
+
+inline merge_segments()
+{
+    write_segment();
+    s = 0;
+    do
+    :: s < SEGMENTS ->
+        if
+        :: HAS(current.segments, s) && HAS(segment_there, s) ->
+            removed_segments = removed_segments | (1 << s);
+            i = 0;
+            do
+            :: i < FILES ->
+                if
+                :: current.id[i] && segments[s].zones[current.id[i]] ->
+                    segments[segment].zones[current.id[i]] = segments[s].zones[current.id[i]]
+                :: else
+                fi;
+                i++
+            :: else -> break
+            od
+        :: else
+        fi;
+        s++
+    :: else -> break
+    od
+}
+
+/* A refresh of one file, or an optimize. */
+inline change()
+{
+    if
+    :: what < OPTIMIZE ->
+        d_step { look() };
+        if
+        :: need == ID_AND_ZONES -> reserve()
+        :: else
+        fi
+    :: what == OPTIMIZE
+    fi;
     atomic {
-        write_segment();
-        s = 0;
-        do
-        :: s < SEGMENTS ->
+        base_segments = current.segments;
+        d_step {
             if
-            :: HAS(base.segments, s) && HAS(segment_there, s) ->
-                removed_segments = removed_segments | (1 << s);
-                i = 0;
-                do
-                :: i < FILES ->
-                    if
-                    :: base.id[i] && segments[s].zones[base.id[i]] ->
-                        segments[segment].zones[base.id[i]] = segments[s].zones[base.id[i]]
-                    :: else
-                    fi;
-                    i++
-                :: else -> break
-                od
+            :: what == OPTIMIZE -> merge_segments()
+            :: else -> write_zones()
+            fi
+        }
+    };
+    do
+    :: atomic {
+            outcome = TAKEN;
+            d_step { rebase() };
+            if
+            :: is_overlap -> delete_written(); break
             :: else
             fi;
-            s++
-        :: else -> break
-        od
-    };
-    commit_change()
+            create()
+        };
+        if
+        :: outcome == DONE -> break
+        :: outcome == FAILED ->                          /* an error: the version may be there */
+            atomic {
+                if
+#ifdef MUTANT_DELETE_ON_ERROR
+                :: true -> delete_written()
+#else
+                :: !HAS(version_there, number + 1) -> delete_written()
+                :: else
+#endif
+                fi;
+                break
+            }
+        :: outcome == TAKEN ->
+            atomic {
+                if
+#ifndef MUTANT_NO_READ_BACK
+                :: HAS(version_there, number + 1) && writer_of[number + 1] == _pid -> break         /* it is our own */
+#endif
+                :: else ->
+#ifdef MUTANT_NO_REBASE
+                    number++
+#else
+                    forget(current)
+#endif
+                fi
+            };
+#ifndef MUTANT_NO_REBASE
+            read_newest()
+#endif
+        fi
+    od
 }
 
 /* To version 1. */
 inline restore()
 {
-    atomic { find_newest(); t = HAS(version_there, 1) };
-    if
-    :: t && n != 1 ->
-        t = num_relisted;
-        n++;
+    atomic {
+        find_newest();
+        number = newest;
         if
-        :: atomic { HAS(version_there, 1) -> copy(following, versions[1]); outcome = DONE }
-        :: atomic { !HAS(version_there, 1) -> outcome = FAILED }
-        fi;
-        if
-        :: outcome == DONE && (following.segments & ~segment_there) == 0 ->
-            following.next = base.next;                  /* of the versions that were listed, 2 or more */
-            create()
+        :: !HAS(version_there, 1) || number == 1 -> goto finished
         :: else
         fi
-    :: else
-    fi
+    };
+    atomic {
+        if
+        :: !HAS(version_there, 1) -> goto finished
+        :: else
+        fi;
+        seen = num_relisted;
+        found = current.next;                            /* of the versions that were listed, 2 or more */
+        copy(current, versions[1]);
+        current.next = found
+    };
+    atomic {
+        if
+        :: current.segments & ~segment_there -> goto finished
+        :: else
+        fi
+    };
+    atomic {
+        copy(following, current);
+        create()
+    }
 }
+
+#define LOWEST(set) i = 0; do :: !HAS(set, i) -> i++ :: else -> break od; set = set & ~(1 << i)
 
 inline vacuum()
 {
-    atomic {                                             /* the versions and the files there are */
+    d_step {                                             /* the versions and the files there are */
         find_newest();
-        i = n;
-        n = version_there;
 #ifdef RECKLESS
         removed_segments = segment_there;
-        expired = version_there & ~(1 << i);
+        expired = version_there & ~(1 << newest);
+        seen = reserved
 #else
         removed_segments = segment_there & ((1 << (OLD_SEGMENT + 1)) - 1);
         expired = version_there & ((1 << OLD_VERSION) - 1)
 #endif
+        ;
+#ifdef MUTANT_NO_RELISTING
+        listed = version_there
+#endif
     };
-    t = reserved;
-    v = 1;
     do
-    :: v < VERSIONS && HAS(expired, v) -> version_there = version_there & ~(1 << v); v++
-    :: v < VERSIONS && !HAS(expired, v) -> v++
+    :: expired -> d_step { LOWEST(expired); version_there = version_there & ~(1 << i) }
     :: else -> break
     od;
     atomic {                                             /* what no version names */
-#ifndef MUTANT_NO_RELISTING
-        n = version_there;
-#endif
         num_relisted++;
-        v = 1;
-        do
-        :: v < VERSIONS ->
-            if
-            :: HAS(n, v) && HAS(version_there, v) -> removed_segments = removed_segments & ~versions[v].segments
-            :: else
-            fi;
-            v++
-        :: else -> break
-        od
+        d_step {
+#ifndef MUTANT_NO_RELISTING
+            listed = version_there;
+#endif
+            i = 1;
+            do
+            :: i < VERSIONS ->
+                if
+                :: HAS(listed, i) && HAS(version_there, i) ->
+                    removed_segments = removed_segments & ~versions[i].segments
+                :: else
+                fi;
+                i++
+            :: else -> break
+            od;
+            listed = 0
+        }
     };
-    v = 0;
     do
-    :: v < SEGMENTS && HAS(removed_segments, v) ->
-        atomic {
+    :: removed_segments ->
+        d_step {
+            LOWEST(removed_segments);
             find_newest();
 #ifndef RECKLESS
-            assert(!HAS(versions[n].segments, v) || is_excused);
+            assert(!HAS(versions[newest].segments, i) || is_excused);
 #endif
-            segment_there = segment_there & ~(1 << v);
-            v++
+            segment_there = segment_there & ~(1 << i)
         }
-    :: v < SEGMENTS && !HAS(removed_segments, v) -> v++
     :: else -> break
     od
 #ifdef RECKLESS
-    ; i = IDS;
-    do                                                   /* all reservations but the last */
-    :: i > 0 && !HAS(t, i) -> i--
-    :: else -> break
-    od;
-    atomic { reserved = reserved & ~(t & ((1 << i) - 1)) }
+    ; atomic {
+        i = IDS;
+        do                                                   /* all reservations but the last */
+        :: i > 0 && !HAS(seen, i) -> i--
+        :: else -> break
+        od;
+        reserved = reserved & ~(seen & ((1 << i) - 1))
+    }
 #endif
 }
 
 proctype Writer(byte what)
 {
-    Version base, current, following;
-    byte file, state, removed, added, removed_segments, segment, number, base_number, outcome, expired;
-    byte n, t, v;
-    bool is_overlap, is_same, is_kept, is_gap;
+    Version current;
+    byte base_segments, file, state, removed, added, removed_segments, segment = NONE, number, outcome, expired, need;
+    byte listed;
+    byte seen;                   /* by a restore: `num_relisted`; by a vacuum that is reckless: `reserved` */
 
-    segment = NONE;
-    read_newest(base, base_number);
+    read_newest();
     if
-    :: what < OPTIMIZE -> file = what; refresh()
-    :: what == OPTIMIZE -> optimize()
+    :: what <= OPTIMIZE -> change()
     :: what == RESTORE -> restore()
     :: what == VACUUM -> vacuum()
     fi;
+finished:
     atomic {                                             /* what it knew makes no difference any more */
-        forget(base); forget(current); forget(following);
-        file = 0; state = 0; removed = 0; added = 0; removed_segments = 0; segment = 0; number = 0; base_number = 0;
-        outcome = 0; expired = 0; n = 0; t = 0; v = 0;
-        is_overlap = false; is_same = false; is_kept = false; is_gap = false
+        forget(current);
+        base_segments = 0; file = 0; state = 0; removed = 0; added = 0; removed_segments = 0; segment = 0; number = 0;
+        outcome = 0; expired = 0; need = 0; seen = 0; listed = 0; what = 0
     }
 }
 
 /* Files are written anew and deleted. */
 proctype Lake()
 {
-    byte file;
+end:
     do
-    :: num_changes < CHANGES ->
-        atomic {
+    :: atomic {
+            num_changes < CHANGES ->
             num_changes++;
             if
-            :: file = 0
-            :: file = 1
-            fi;
-            if
-            :: lake[file] = 2 + num_changes
-            :: lake[file] = 0
+            :: lake[0] = 2 + num_changes
+            :: lake[0] = 0
+            :: lake[1] = 2 + num_changes
+            :: lake[1] = 0
             fi
         }
-    :: else -> break
     od
 }
 
 /* Searches, at any moment: each takes the newest version, and where a vacuum was faster lists again. */
 proctype Reader()
 {
-    byte n;
 end:
     do
-    :: atomic { find_newest(); assert_zones(versions[n]); n = 0 }
+    :: d_step { find_newest(); assert_zones(versions[newest]); i = 0 }
     od
 }
 
