@@ -39,7 +39,7 @@ from zonebloom.engines.datafusion import register as register_in_datafusion
 from zonebloom.engines.duckdb import register as register_in_duckdb
 from zonebloom.engines.duckdb import relation, semi_join
 from zonebloom.engines.polars import scan
-from zonebloom.errors import DataFileError, MissingDependencyError
+from zonebloom.errors import DataFileError, MissingDependencyError, UnsupportedTypeError
 from zonebloom.formats.parquet.file import DataFile
 
 NUM_ROWS = 1500
@@ -709,17 +709,26 @@ def test_a_uuid_inside_of_another_type_hinders_no_engine(tmp_path):
 def test_what_polars_compares_in_types_that_arrow_lacks_or_in_coarser_units_loses_no_row(tmp_path):
     """Decimals are compared with integers of 128 bits, times in the coarser unit: both rows have that millisecond."""
     times = [dt.datetime(2020, 1, 1, microsecond=number, tzinfo=dt.UTC) for number in (0, 1)]
-    frame = pl.DataFrame({"t": times, "d": [decimal.Decimal(1), decimal.Decimal(2)]})
+    frame = pl.DataFrame({"t": times, "d": [decimal.Decimal(1), decimal.Decimal(2)], "s": [{"x": 1}, {"x": 2}]})
     frame.write_parquet(tmp_path / "a.parquet", row_group_size=1)
     ours, plain = scan(zb.build_index(tmp_path, ["t", "d"], rows_per_zone=1)), pl.scan_parquet(tmp_path / "a.parquet")
     for condition, num_rows in (
         (C("d").is_in(pl.Series([1], dtype=pl.Int128).implode()), 1),
         (C("d") == pl.lit(1, pl.Int128), 1),
+        (C("d").is_in(pl.lit(pl.Series([[1, 3]], dtype=pl.Array(pl.Decimal(38, 0), 2)))), 1),
+        (C("s") == pl.lit({"x": 1}), 1),
         (C("t") == pl.lit(times[0], pl.Datetime("ms", "UTC")), 2),
         (C("t").eq_missing(pl.lit(times[0], pl.Datetime("ms", "UTC"))), 2),
     ):
         assert plain.filter(condition).collect().height == num_rows
         assert ours.filter(condition).collect().equals(plain.filter(condition).collect())
+
+
+def test_a_type_that_polars_does_not_have_is_an_error_of_ours(tmp_path):
+    table = pa.table({"id": [1], "t": pa.array([0], pa.timestamp("us", "+05:30"))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(UnsupportedTypeError, match=r"types that Polars has, got .*\+05:30"):
+        scan(zb.build_index(tmp_path, "id"))
 
 
 def test_a_scan_without_a_condition_says_so(lake):

@@ -24,7 +24,7 @@ from zonebloom.bloom.hashing import dotted, leaf_paths, resolve_column
 from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.ground.arrow import rowless
-from zonebloom.ground.errors import DataFileError, MissingDependencyError
+from zonebloom.ground.errors import DataFileError, MissingDependencyError, UnsupportedTypeError, first_line
 from zonebloom.index.doors import opened
 from zonebloom.index.index import Index
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
@@ -105,7 +105,12 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
 def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     import polars as pl  # noqa: PLC0415 - an optional dependency
 
-    frame = pl.from_arrow(rows)
+    try:
+        frame = pl.from_arrow(rows)
+    except (pl.exceptions.PanicException, pl.exceptions.PolarsError) as error:
+        raise UnsupportedTypeError(
+            "columns must be of types that Polars has", got=first_line(error), do="read the index with to_table"
+        ) from error
     assert isinstance(frame, pl.DataFrame)
     frame.columns = rows.schema.names  # Polars names a column without a name by its place
     return frame
@@ -176,9 +181,11 @@ def _comparison(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.S
     if name is None or not literal.meta.is_literal(allow_aliasing=True):
         return None
     values = pl.select(literal).to_series()
-    is_list = values.dtype == pl.List
+    is_list = isinstance(values.dtype, pl.List | pl.Array)
     if is_list:
         values = values.explode(empty_as_null=False)
+    if values.dtype.is_nested():
+        return None
     try:
         leaf = IsIn(name, values.to_arrow(compat_level=pl.CompatLevel.oldest()))
     except pa.ArrowInvalid:  # integers of 128 bits, which Arrow does not have
