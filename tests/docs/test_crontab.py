@@ -24,7 +24,7 @@ from tests.s3 import KEYS, S3Server
 
 PAGE = DOCS / "how-to" / "keep-it-fresh.md"
 CRONTABS = [block.text for block in blocks(PAGE) if block.language == "crontab"]
-(YAML,) = (block.text for block in blocks(PAGE) if block.language == "yaml")
+(YAML,) = (block.text for block in blocks(PAGE.with_name("delta-and-iceberg.md")) if block.language == "yaml")
 
 
 @pytest.fixture
