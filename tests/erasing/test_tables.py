@@ -14,7 +14,7 @@ import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.table import TableMerger
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.update.snapshot import ExpireSnapshots
@@ -495,18 +495,29 @@ def test_rows_of_a_change_feed_and_of_another_writer_are_told_and_erased(tmp_pat
     assert done.still_held[0].startswith(f"{root}/_change_data/")
 
 
-def test_rows_that_another_writer_moves_before_they_are_erased_are_counted_once(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("change", "num_files"),
+    [
+        (lambda other: other.optimize.compact(), 1),
+        (lambda other: other.alter.set_table_properties({"delta.logRetentionDuration": "interval 3 days"}), 2),
+        (lambda other: other.alter.add_columns([Field("new", "string")]), 2),
+    ],
+    ids=["compaction", "property", "column"],
+)
+def test_an_erasure_that_another_writer_overtakes_goes_on_and_counts_rows_once(
+    tmp_path, monkeypatch, change, num_files
+):
     root, merge = delta_table(tmp_path, num_files=2), DeltaTable.merge
 
     def beaten(table, *args, **options):
         monkeypatch.undo()
         planned = merge(table, *args, **options)
-        DeltaTable(root).optimize.compact()
+        change(DeltaTable(root))
         return planned
 
     monkeypatch.setattr(DeltaTable, "merge", beaten)
     done = zb.erase(root, "text", ["user '3'", "user '103'"])
-    assert (done.num_rows_erased, done.num_rows_left, len(done.files)) == (2, 0, 1)
+    assert (done.num_rows_erased, done.num_rows_left, len(done.files)) == (2, 0, num_files)
 
 
 def test_names_of_removed_files_in_the_snapshot_of_a_tag_are_told(tmp_path, table):

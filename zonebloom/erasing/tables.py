@@ -50,6 +50,8 @@ _OF_DATA = (".parquet", ".orc", ".avro", ".puffin")
 """Endings of files that hold values, their bounds or their hashes."""
 _BY_ANOTHER_ENGINE = "delete with the engine that writes it, and erase again: the rest is done and recorded"
 _AGAIN = "the rows are deleted, old files hold them: call again when fewer writers are at work"
+_LOST_RACE = re.compile(r"concurrent|since last commit", re.IGNORECASE)
+"""Messages of deltalake 1.6 for a commit that another one came before: of files, or of columns and properties."""
 _UTC = re.compile(r"\d+-\d+-\d+T.*Z")
 """A partition's instant as Spark writes it. deltalake 1.6 leaves out T and Z, and Spark reads that in its own zone."""
 _UNESCAPED = "/!$&'()+,:;=@"
@@ -211,7 +213,7 @@ def _explained(location: str) -> Iterator[None]:
         yield
     except (DeltaError, OSError) as error:
         raise_store_error(location, str(error))
-        if isinstance(error, CommitFailedError) and "concurrent" in str(error):
+        if isinstance(error, CommitFailedError) and _LOST_RACE.search(str(error)):
             raise ConcurrentCommitError(f"table {location} must stay as it is during a delete", got=error) from error
         raise DataFileError(
             f"table {location} must be one from which deltalake can delete",
