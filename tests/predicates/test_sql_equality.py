@@ -16,9 +16,10 @@ from sqlglot.parser import Parser
 from sqlglot.tokens import Tokenizer, TokenType
 
 from zonebloom.errors import PredicateError
-from zonebloom.predicates import Equals, Predicate, parse_predicate
+from zonebloom.predicates import Equals, Predicate, col, parse_predicate
 from zonebloom.predicates.sql import parse_sql
 from zonebloom.predicates.sql_equality import plain_equality
+from zonebloom.predicates.sql_writer import as_sql
 
 
 def words_of_the_parser() -> list[str]:
@@ -51,6 +52,13 @@ def test_the_commonest_conditions_take_the_short_way():
     assert plain_equality("key=17") == Equals("key", 17)
     assert plain_equality("  Key = -17 ") == Equals("Key", -17)
     assert parse_predicate("key = 17") == Equals("key", 17)
+
+
+def test_the_text_of_a_condition_is_read_as_that_condition_whatever_the_name():
+    for name in WORDS:
+        column = col(name)
+        for condition in (column == 1, column < 1, column.is_null(), column.isin([1]), column < col("x")):
+            assert parse_predicate(as_sql(condition)) == condition, name
 
 
 @pytest.mark.parametrize("literal", ["17", "-17", "'x'"])

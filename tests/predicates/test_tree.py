@@ -23,6 +23,7 @@ A, B, C = Equals("a", 1), IsNull("b"), IsIn("c", [1, 2])
     [
         (lambda: col("a") < 3, "a < 3"),
         (lambda: col("a") <= 3, "a <= 3"),
+        (lambda: col("a") < np.float16(65504), "a < 65504.0"),
         (lambda: col("a") > "x'y", "a > 'x''y'"),
         (lambda: col("a.b") >= b"\x0f", "a.b >= X'0f'"),
         (lambda: col("a") < dt.date(2020, 1, 2), "a < '2020-01-02'"),
@@ -68,7 +69,10 @@ def test_trees_are_equal_if_they_say_the_same():
 def test_a_tree_is_immutable_and_pickles():
     with pytest.raises(AttributeError, match="immutable"):
         A.column = "b"
-    tree = (A & ~B) | C | (col("d") < 3)
+    raw = bytearray(b"x")
+    tree = (A & ~B) | C | (col("d") < 3) | (col("e") == raw) | (col("f") == memoryview(raw))
+    raw[0] = 0
+    assert tree.children[-1] == Equals("f", b"x")
     assert pickle.loads(pickle.dumps(tree)) == tree
 
 

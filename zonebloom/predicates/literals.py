@@ -52,6 +52,8 @@ def literal(value: Any) -> Any:
         value = value.value
     if _is_missing(value):
         return None
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)  # a predicate is immutable
     if isinstance(value, (dt.datetime, dt.timedelta)) and hasattr(value, "asm8"):  # of pandas
         moment = from_numpy_array(np.array([value.asm8]))
         is_instant = getattr(value, "tzinfo", None) is not None

@@ -13,7 +13,7 @@ import re
 from zonebloom.predicates.leaves import Equals
 
 _EQUALITY = re.compile(r" *([a-z_][a-z0-9_]*) *= *(?:(-?[0-9]{1,40})|'([^'\\]*)') *", re.ASCII | re.IGNORECASE)
-_SPECIAL = frozenset(
+SPECIAL = frozenset(
     """
     alter analyze and any as begin between cache call case comment commit connect_by_root copy create cross
     current_catalog current_date current_time current_timestamp current_user delete desc describe distinct drop else
@@ -29,6 +29,6 @@ _SPECIAL = frozenset(
 def plain_equality(text: str) -> Equals | None:
     """The condition `text` if it is a name, ``=``, and a text or an integer; None if the parser must read it."""
     match = _EQUALITY.fullmatch(text)
-    if match is None or match[1].lower() in _SPECIAL:
+    if match is None or match[1].lower() in SPECIAL:
         return None
     return Equals(match[1], match[3] if match[2] is None else int(match[2]))

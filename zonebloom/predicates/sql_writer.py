@@ -10,6 +10,7 @@ from decimal import Decimal
 from numbers import Number
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from zonebloom.ground.arrow import python_value
@@ -24,10 +25,13 @@ from zonebloom.predicates.leaves import (
     Piece,
     pruned_by,
 )
+from zonebloom.predicates.sql_equality import SPECIAL
 from zonebloom.predicates.terms import CallTerm, CastTerm, Term
 from zonebloom.predicates.tree import And, Not, Or, Predicate
 
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_QUOTED = SPECIAL | {"array", "list", "map", "nullable", "object", "range", "struct", "table"}
+"""Names with another meaning to the parser, if not before ``=`` then before other operators."""
 _MAX_PIECE = 200
 
 
@@ -80,8 +84,9 @@ def term_sql(term: Term) -> str:
 
 
 def sql_name(column: str) -> str:
-    """The column's name in SQL: in double quotes unless it is a word, or words joined by dots."""
-    return column if _PLAIN_NAME.fullmatch(column) else quoted(column)
+    """The column's name in SQL: in double quotes unless it is a word, or words joined by dots, of no other meaning."""
+    is_plain = _PLAIN_NAME.fullmatch(column) and _QUOTED.isdisjoint(column.lower().split("."))
+    return column if is_plain else quoted(column)
 
 
 def quoted(name: str) -> str:
@@ -96,6 +101,8 @@ def text_literal(text: str) -> str:
 
 def _literal(value: Any) -> str:
     plain = python_value(value) if isinstance(value, pa.Scalar) else value
+    if isinstance(plain, np.floating):
+        plain = plain.item()  # NumPy shows some digits of 16 bits
     if plain is None or isinstance(plain, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[plain]
     if isinstance(plain, bytes):

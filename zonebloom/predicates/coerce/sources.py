@@ -89,8 +89,8 @@ def source_of(group: pa.Array | list[Any]) -> Source:  # noqa: C901, PLR0912 - o
         return group
     if isinstance(first, str):
         return from_values(group, pa.large_string())
-    if isinstance(first, (bytes, bytearray, memoryview)):
-        return from_values([bytes(value) for value in group], pa.large_binary())
+    if isinstance(first, bytes):
+        return from_values(group, pa.large_binary())
     if isinstance(first, uuid.UUID):
         return from_values(group, pa.uuid())
     if isinstance(first, dt.datetime):
