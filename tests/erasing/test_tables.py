@@ -17,6 +17,7 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.table import TableMerger
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.types import StringType
 
@@ -108,11 +109,18 @@ def test_no_file_of_an_iceberg_table_holds_erased_rows(tmp_path, catalog, column
     pq.write_table(rows(500, 501), stray)
     sketch = place_of(table) / "metadata" / "sketch.puffin"
     sketch.write_bytes(b"hashes of values")
+    old = sketch.with_name("old.puffin")
+    old.write_bytes(b"hashes of values")
+    described = {"statistics-path": old.as_uri(), "file-size-in-bytes": 16, "file-footer-size-in-bytes": 8}
+    described |= {"snapshot-id": table.current_snapshot().snapshot_id, "blob-metadata": []}
+    with table.update_statistics() as update:
+        update.set_statistics(StatisticsFile(**described))
     done = zb.erase(table, column, [of(7), of(207)], index=tmp_path / "index", record=tmp_path / "erased.json")
     assert (done.num_rows_erased, done.num_rows_left, done.kind) == (2, 0, "iceberg")
     does = "the table does not name it; remove it if no writer is at work"
     assert done.still_held == (f"{stray}: {does}", f"{sketch}: {does}")
     stray.unlink()
+    assert not old.exists()
     assert on_disk(place_of(table)) == sorted({*range(300)} - {7, 207, 250})
     assert len(table.snapshots()) == 1
     manifests = {f"file://{path}" for path in (place_of(table) / "metadata").rglob("*.avro")}

@@ -301,7 +301,6 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
             )
         table.refresh()
         named: set[str] = set().union(*(_names(table, snapshot, is_live=True) for snapshot in table.snapshots()))
-        named |= {file.statistics_path for file in (*table.metadata.statistics, *table.metadata.partition_statistics)}
         places = set(map(_place, named))
         unnamed = sorted({path for paths in journal.all("unnamed") for path in paths if _place(path) not in places})
         folders = tuple(f"{_place(folder)}/" for folder in (location, *map(table.properties.get, _FOLDERS)) if folder)
@@ -418,7 +417,9 @@ def _place(path: str) -> str:
 
 def _names(table: Table, snapshot: Snapshot, *, is_live: bool = False) -> set[str]:
     """Locations of the files that a snapshot names; the live ones are those that it reads."""
-    names = {snapshot.manifest_list}
+    statistics = (*table.metadata.statistics, *table.metadata.partition_statistics)  # with hashes of values
+    names = {file.statistics_path for file in statistics if file.snapshot_id == snapshot.snapshot_id}
+    names.add(snapshot.manifest_list)
     for manifest in snapshot.manifests(table.io):
         entries = manifest.fetch_manifest_entry(table.io, discard_deleted=is_live)
         names |= {manifest.manifest_path, *(entry.data_file.file_path for entry in entries)}
