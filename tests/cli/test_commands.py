@@ -275,6 +275,17 @@ def test_completion_names_the_command(name):
     assert "_ZONEBLOOM_COMPLETE" in CliRunner().invoke(cli.app, ["completion", name]).output
 
 
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [("sea", "plain,search"), ("lance ex", "plain,export"), ("build ev", "file,ev"), ("scan x --values i", "file,i")],
+)
+def test_shells_complete_commands_and_paths(line, completed):
+    words = {"COMP_WORDS": f"zonebloom {line}", "COMP_CWORD": str(len(line.split()))}
+    environment = {"_ZONEBLOOM_COMPLETE": "bash_complete", **words}
+    done = CliRunner().invoke(cli.app, [], prog_name="zonebloom", env=environment)
+    assert (done.exit_code, done.output) == (0, f"{completed}\n")
+
+
 def test_warm_compiles_every_kernel():
     from zonebloom.bloom.kernels import locator, xxh64
 

@@ -67,7 +67,9 @@ def export(opened: Index, column: str, output: Path | None, per_fragment: bool, 
     examples=("lance import events.lance --column user_id", "lance import copy/ -c user_id --input zones.arrow"),
 )
 @click.option("--column", "-c", required=True, help="The column that the zones describe.")
-@click.option("--input", "-i", "source", metavar="FILE", help="Read .arrow or .parquet of an export instead.")
+@click.option(
+    "--input", "-i", "source", metavar="FILE", type=options.PLACE, help="Read .arrow or .parquet of an export instead."
+)
 @click.option("--overwrite", is_flag=True, help="Import an indexed column anew; not with --input.")
 @options.index_option
 @options.common_options

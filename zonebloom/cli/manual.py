@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from zonebloom.cli.options import PLACE
 from zonebloom.cli.root import SECTIONS, app, each_command
 from zonebloom.ground.version import __version__
 
@@ -26,7 +27,12 @@ def completion(shell: str) -> None:
 
 
 @app.command(examples=("warm", "warm --folder /opt/kernels"))
-@click.option("--folder", metavar="FOLDER", help="Keep them in FOLDER; give it as NUMBA_CACHE_DIR to all who use them.")
+@click.option(
+    "--folder",
+    metavar="FOLDER",
+    type=PLACE,
+    help="Keep them in FOLDER; give it as NUMBA_CACHE_DIR to all who use them.",
+)
 def warm(folder: str | None) -> None:
     """Compile all kernels now, as for an image that is read-only."""
     if folder is not None:

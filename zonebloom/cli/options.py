@@ -23,6 +23,8 @@ _Decorator = Callable[[Any], Any]
 WHOLE, AT_LEAST_ONE = click.IntRange(0), click.IntRange(1)
 SHARE, PROBABILITY = click.FloatRange(0, 1, min_open=True), click.FloatRange(0, 1, min_open=True, max_open=True)
 """Numbers that options take. click refuses others, and shows the range in the help."""
+PLACE = click.Path(readable=False)
+"""A path or URL of which click checks nothing; shells complete it as a path."""
 _OPTIONS, _FORMAT = "zonebloom.storage_options", "zonebloom.format"
 _SECONDS_OF_SILENCE = 1.0
 
@@ -48,7 +50,7 @@ _FORMATS = click.Choice(["text", "json"])
 _OF_STORES = "For s3://, gs://, az://, such as aws_region=eu-west-1; repeatable. Better in the environment."
 _kept = partial(click.option, expose_value=False)
 common_options: _Decorator = together(
-    click.argument("path"),
+    click.argument("path", type=PLACE),
     _kept("--format", "-f", type=_FORMATS, default="text", callback=_keep_format, help="How to print."),
     _kept("--storage-option", multiple=True, metavar="KEY=VALUE", callback=_keep_storage_options, help=_OF_STORES),
 )
@@ -91,7 +93,9 @@ where_option: _Decorator = click.option("--where", "-w", callback=_written_out, 
 conditions_option: _Decorator = click.option(
     "--where", "-w", multiple=True, callback=_written_out, help=f"{_OF_WHERE} Repeatable."
 )
-index_option: _Decorator = click.option("--index", metavar="FOLDER", help="Where the index is, if not beside the data.")
+index_option: _Decorator = click.option(
+    "--index", metavar="FOLDER", type=PLACE, help="Where the index is, if not beside the data."
+)
 strict_option: _Decorator = click.option(
     "--strict", is_flag=True, help="Fail where files are new or changed since the last refresh."
 )
@@ -118,7 +122,7 @@ work_options: _Decorator = together(
 def values_option(verb: str, *, required: bool = True) -> _Decorator:
     """A list of values in a file."""
     text = f"Values to {verb}; - is stdin. Text with one a line, CSV with a header, Arrow or Parquet."
-    return click.option("--values", required=required, metavar="FILE[:COLUMN]", help=text)
+    return click.option("--values", required=required, metavar="FILE[:COLUMN]", type=PLACE, help=text)
 
 
 def on_index(command: Callable[..., Any]) -> Any:

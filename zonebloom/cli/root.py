@@ -112,7 +112,7 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does, but `help` is `--help`. Without a command print the help on stderr and exit with 2."""
-        if not args:  # click 8.1 exits with 0
+        if not args and not ctx.resilient_parsing:  # click 8.1 exits with 0; a shell that completes is resilient
             click.echo(ctx.get_help(), err=True)
             ctx.exit(2)
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
