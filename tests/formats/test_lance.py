@@ -7,6 +7,7 @@ What tables of each format have is in `test_table`.
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lance
@@ -239,6 +240,24 @@ def test_an_object_follows_a_table_that_is_made_anew_with_as_many_versions(root)
     given.checkout_latest()
     assert given.version == 1
     assert (index.to_table(user(1007)).num_rows, index.to_table(user(7)).num_rows) == (1, 0)
+
+
+def test_a_table_through_which_another_thread_commits_is_waited_for(root):
+    given = lance.dataset(str(root))
+    index = zb.open_index(build(given).location, dataset=given)
+
+    def rename() -> None:
+        for old, new in (("u", "v"), ("v", "u")) * 10:
+            given.alter_columns({"path": old, "name": new})
+
+    with ThreadPoolExecutor() as pool:
+        commits = pool.submit(rename)
+        counts = set()
+        while not commits.done():
+            counts.add(zb.open_index(index.location, dataset=given).to_table("id >= 0").num_rows)
+            counts.add(index.to_table("id >= 0").num_rows)
+    commits.result()
+    assert counts == {given.count_rows()}
 
 
 def test_a_version_that_could_not_be_read_is_read_by_the_next_search(root, monkeypatch):

@@ -141,7 +141,7 @@ def _table_of(source: Any) -> Dataset | None:
         from zonebloom.formats.iceberg.dataset import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.of_table(source)
-    if "lance" in modules and hasattr(source, "latest_version"):
+    if "lance" in modules and hasattr(type(source), "latest_version"):
         from zonebloom.formats.lance import LanceDataset  # noqa: PLC0415 - only for tables
 
         return LanceDataset.of_table(source)

@@ -55,6 +55,8 @@ _MUTABLE = ("deletion_file", "row_id_meta", "created_at_version_meta", "last_upd
 """Fields of a fragment's metadata that may change while its rows keep their addresses."""
 _PLAIN_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 """Columns and leaves that Lance finds by their bare names."""
+_WAITS, _WAIT_S = 2000, 0.01
+"""Attempts to copy a `LanceDataset`, and seconds between them."""
 _SETTLED_NS = 2_000_000_000
 """A table whose last commit is younger is read again: the next commit may leave the same time."""
 
@@ -81,10 +83,11 @@ class LanceDataset(TableDataset):
 
         Its location is the folder of its branch, however it was opened: Lance opens that folder as the branch.
         """
-        branch, location = branch_of(table), table.uri.rstrip("/")
+        still = _unmoved(table)
+        branch, location = branch_of(still), still.uri.rstrip("/")
         if branch is not None and not location.endswith(f"/{BRANCHES_FOLDER}/{branch}"):
             location = f"{location}/{BRANCHES_FOLDER}/{branch}"
-        return cls(location, table.latest_storage_options(), table=table)
+        return cls(location, still.latest_storage_options(), table=table)
 
     @classmethod
     def from_json(
@@ -96,7 +99,7 @@ class LanceDataset(TableDataset):
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The newest version, or the version that the given table has loaded; `last` if nothing changed."""
         if self._table is not None:
-            table = copy(self._table)  # which never moves
+            table = _unmoved(self._table)
             manifest = manifest_of(table)  # a table that was made anew, or a branch, may have the same version
             if last is not None and manifest == last.seen:
                 return last
@@ -124,6 +127,25 @@ class LanceDataset(TableDataset):
         except OSError:
             return None
         return status.st_mtime_ns, status.st_ino
+
+
+def _unmoved(table: LanceTable) -> LanceTable:
+    """A copy of `table`, which never moves; a commit through `table` by another thread is waited for.
+
+    Raises
+    ------
+    DataFileError
+        The commit does not end.
+    """
+    for _ in range(_WAITS):
+        with contextlib.suppress(RuntimeError):  # pylance gives no copy meanwhile
+            return copy(table)
+        time.sleep(_WAIT_S)
+    raise DataFileError(
+        f"the Lance table {table.uri} must be at rest to be read",
+        got=f"a commit of {_WAITS * _WAIT_S:.0f} s by another thread",
+        do="give each thread a LanceDataset of its own",
+    )
 
 
 @contextlib.contextmanager
