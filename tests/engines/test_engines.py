@@ -39,7 +39,7 @@ from zonebloom.engines.datafusion import register as register_in_datafusion
 from zonebloom.engines.duckdb import register as register_in_duckdb
 from zonebloom.engines.duckdb import relation, semi_join
 from zonebloom.engines.polars import scan
-from zonebloom.errors import DataFileError, MissingDependencyError, UnsupportedTypeError
+from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, UnsupportedTypeError
 from zonebloom.formats.parquet.file import DataFile
 
 NUM_ROWS = 1500
@@ -578,6 +578,10 @@ def test_every_way_to_scan_gives_the_same_rows(lake):
             assert shown(mine.to_table(**options).to_pylist()) == shown(theirs.to_table(**options).to_pylist())
             assert mine.count_rows(**options) == theirs.count_rows(**options)
             assert mine.head(1, **options).num_rows == 1
+    row = pa.schema([expected.schema.field("row")])
+    assert fragments[0].to_table(row, filter=where) == expected.select(["row"]).slice(0, 1)
+    with pytest.raises(InvalidArgumentError, match="types of its data set, got int8 for row, a int64"):
+        fragments[0].scanner(pa.schema([pa.field("row", pa.int8())]))
 
 
 def test_counting_and_the_first_rows_read_no_more_than_they_need(lake, rows_read):

@@ -310,7 +310,17 @@ class IndexedFragment:
         filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
         **_reading: Any,
     ) -> IndexedScanner:
-        """The scan for `columns` of the file's rows for which `filter` is true; nothing is read yet."""
+        """The scan for `columns` of the file's rows for which `filter` is true; nothing is read yet.
+
+        `schema` may choose among the columns of the data set, in its types.
+        """
+        for field in schema or ():
+            at = self._schema.get_field_index(field.name)
+            if at >= 0 and field.type != (own := self._schema.field(at).type):
+                raise InvalidArgumentError(
+                    "a fragment must be read in the types of its data set",
+                    got=f"{field.type} for {field.name}, a {own}",
+                )
         return IndexedScanner(self._scan, schema or self._schema, columns, _both(self._base, filter))
 
     def _scan(self, columns: list[str], expression: pc.Expression | None) -> pa.RecordBatchReader:
