@@ -262,7 +262,7 @@ _SPARK, _REMOTE = "tests/spark/", "tests/whole/test_remote_lakes.py"
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """A module goes to one worker, and all of Spark: a second JVM takes 20 s of CPU to warm up.
 
-    In the deep suite tests take long, so each is sent alone, but for modules whose tests share what takes long to make.
+    In the deep suite tests take long, so each is sent alone, but for Spark's and those that share a server.
 
     With pytest 9.2, xdist 3.8 does not see its own mark `xdist_group`.
     """
@@ -270,10 +270,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     class Scheduler(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            module = nodeid.partition("::")[0]
-            if IS_DEEP:
-                return module if nodeid.startswith((_SPARK, _REMOTE)) else nodeid
-            return _SPARK if nodeid.startswith(_SPARK) else module
+            if nodeid.startswith(_SPARK):
+                return _SPARK
+            return nodeid if IS_DEEP and not nodeid.startswith(_REMOTE) else nodeid.partition("::")[0]
 
     return Scheduler(config, log)
 

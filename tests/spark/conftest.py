@@ -1,4 +1,4 @@
-"""Spark sessions: one for all tests of this folder; in the deep suite one of each worker of xdist.
+"""Spark sessions: one for all tests of this folder.
 
 `spark` is a classic session of two threads, whose Python workers are processes of their own and whose tasks are tried
 again. It interprets queries; in the deep suite Spark compiles them, as by default. `connect` is a Spark Connect session
