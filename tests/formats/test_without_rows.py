@@ -276,7 +276,7 @@ def test_an_encrypted_file_is_refused(tmp_path):
         without(path, np.array([0]))
 
 
-@pytest.mark.parametrize("seed", range(at_depth(400, 40)))
+@pytest.mark.parametrize("seed", range(at_depth(200, 40)))
 def test_rows_of_any_writer_with_any_options_stay(tmp_path, seed):
     """Random columns, values and options of each writer of the fuzzers; small pages and row groups."""
     chance = random.Random(seed)

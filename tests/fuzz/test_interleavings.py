@@ -12,13 +12,13 @@ from tests.fuzz.interleavings import World, run, single_threaded
 from tests.fuzz.memory import MemoryStore
 from zonebloom.storage.transaction import Rebase
 
-INTERLEAVINGS = 800 if IS_DEEP else 40
+INTERLEAVINGS = 400 if IS_DEEP else 40
 FIRST = 1_000_000
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + 2400, INTERLEAVINGS) if IS_DEEP else [FIRST])
+@pytest.mark.parametrize("first", range(FIRST, FIRST + 1200, INTERLEAVINGS) if IS_DEEP else [FIRST])
 def test_no_interleaving_loses_a_row_or_a_commit(first, figure):
-    """2,400 in the deep suite, in parts that the workers share."""
+    """1,200 in the deep suite, in parts that the workers share."""
     gc.freeze()  # else the objects of all tests are looked through again and again, in a tenth of the time
     ended, findings = run(first, INTERLEAVINGS)
     gc.unfreeze()

@@ -11,7 +11,7 @@ from tests.depth import IS_DEEP
 from tests.fuzz.children import run
 from tests.fuzz.lakes import SOURCES, Case, run_case
 
-LIVES = 60
+LIVES = 32
 FIRST = 1_000_004
 """The first of the lives of files, of a Delta, an Iceberg and a Lance table."""
 

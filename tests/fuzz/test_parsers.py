@@ -7,7 +7,7 @@ from tests.formats.page_costs import every_page_pays
 from tests.fuzz.children import run
 from tests.fuzz.parsers import made_lake, run_case
 
-CASES = 2000 if IS_DEEP else 100
+CASES = 1000 if IS_DEEP else 100
 FIRST = 1_000_000
 
 

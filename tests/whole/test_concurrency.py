@@ -1,6 +1,6 @@
 """Writers that race: whoever lost lands on top of whoever won, and where both changed the same, one is told.
 
-`ZONEBLOOM_COMMITS` sets the commits of each of 8 processes (30 in the deep suite).
+`ZONEBLOOM_COMMITS` sets the commits of each of 8 processes (16 in the deep suite).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from zonebloom.storage.transaction import Change, ColumnChange
 from zonebloom.stores.local import LocalStore
 from zonebloom.stores.open import open_store
 
-COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS") or at_depth(30, 2))
+COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS") or at_depth(16, 2))
 COMMITS_THERE = max(COMMITS // 3, 1)
 """To an object store, whose stand-in takes most of the time."""
 WRITERS = 8
@@ -312,7 +312,7 @@ def test_an_index_that_is_copied_while_it_is_written_finds_every_row(tmp_path):
     with ThreadPoolExecutor(1) as writer:
         done = writer.submit(write_on)
         try:
-            for number in range(at_depth(40, 5)):
+            for number in range(at_depth(20, 5)):
                 copy = tmp_path / f"copy {number}"
                 paths = [path for path in source.rglob("*") if path.is_file()]
                 for path in chance.sample(paths, len(paths)):

@@ -1,6 +1,6 @@
 """Writers that are killed at any moment lose nothing: SIGKILL, and whatever was half done stays so.
 
-`ZONEBLOOM_KILLS` sets the number of kills (210 in the deep suite).
+`ZONEBLOOM_KILLS` sets the number of kills (105 in the deep suite).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zonebloom.indexing.versions import delete_index
 from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.stores.local import LocalStore
 
-KILLS = int(os.environ.get("ZONEBLOOM_KILLS") or at_depth(210, 10))
+KILLS = int(os.environ.get("ZONEBLOOM_KILLS") or at_depth(105, 10))
 KINDS = ("build", "rebuild", "refresh", "optimize", "vacuum")
 
 
