@@ -48,6 +48,8 @@ def test_a_build_says_how_what_it_indexed_is_searched(single_file, run, tmp_path
     assert f"next: zonebloom search {file} --index '{index}' --where" in said
     pq.write_table(pa.table({"trace_id": pa.array([b"0" * 16], pa.binary(16))}), tmp_path / "spans.parquet")
     assert "--where \"trace_id = X'…'\"\n" in run("build", tmp_path / "spans.parquet", "-c", "trace_id").out
+    pq.write_table(pa.table({"$(x)`": [1]}), tmp_path / "shell.parquet")
+    assert r'--where "\"\$(x)\`\" = …"' in run("build", tmp_path / "shell.parquet", "-c", "$(x)`").out
 
 
 def test_search(lake, run):

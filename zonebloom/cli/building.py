@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import time
@@ -100,7 +101,7 @@ def print_built(built: Index, path: str, index: str | None, started: float, comp
         click.echo("\n".join(wrapped(f"  {better.headline}" for better in columns)))
     first = status.columns[0]
     literal = "…" if first.type.startswith(_NUMBERS) else "X'…'" if "binary" in first.type else "'…'"
-    named = sql_name(first.name).replace('"', '\\"')
+    named = re.sub(r'["$`\\]', r"\\\g<0>", sql_name(first.name))  # between double quotes of the shell
     click.echo(f'next: zonebloom search {place} --where "{named} = {literal}"')
 
 
