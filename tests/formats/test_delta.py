@@ -510,6 +510,16 @@ def test_a_location_in_an_object_store_is_literal(root, s3, name):
     assert index.to_table(user(50))["id"].to_pylist() == [50]
 
 
+def test_deletion_vectors_below_a_key_and_value_are_read_in_an_object_store(tmp_path, s3):
+    """deltalake 1.6 finds none below a location with an escape, such as %3D."""
+    root = tmp_path / "table"
+    write_deltalake(root, rows(0, 40), configuration=VECTORS)
+    delta_log.delete_rows(root, delta_log.actions(root, "add")[0], [0])
+    s3.upload(root, "day=1,(a+b)/t")
+    index = build(s3.url("day=1,(a+b)/t"), storage_options=s3.options)
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
+
+
 def test_a_log_with_a_checkpoint_of_version_2_is_read(root):
     """By hand, as deltalake writes none; the commits before it are gone."""
     log = root / "_delta_log"

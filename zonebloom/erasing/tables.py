@@ -22,7 +22,7 @@ import pyarrow as pa
 from zonebloom.engines.iceberg.rewrite import delete_at
 from zonebloom.erasing.files import PASSES, held_files, rows_of
 from zonebloom.erasing.journal import Journal
-from zonebloom.formats.delta import DeltaDataset
+from zonebloom.formats.delta import UNESCAPED, DeltaDataset
 from zonebloom.formats.hive import NULL_FOLDER
 from zonebloom.formats.iceberg.dataset import IcebergDataset
 from zonebloom.formats.iceberg.errors import explained
@@ -54,8 +54,6 @@ _LOST_RACE = re.compile(r"concurrent|since last commit", re.IGNORECASE)
 """Messages of deltalake 1.6 for a commit that another one came before: of files, or of columns and properties."""
 _UTC = re.compile(r"\d+-\d+-\d+T.*Z")
 """A partition's instant as Spark writes it. deltalake 1.6 leaves out T and Z, and Spark reads that in its own zone."""
-_UNESCAPED = "/!$&'()+,:;=@"
-"""What deltalake 1.6 leaves as it is in the path of a removed file, beside letters of ASCII, digits and -._~."""
 
 
 def erase_from_table(index: Index, column: str, values: Any, journal: Journal) -> None:
@@ -173,7 +171,7 @@ def _changed(table: DeltaTable, view: View, held: Iterable[str]) -> Iterator[str
         texts = (text for part in table.partitions() for text in part.values())
         yield from (f"the partition {text}, an instant of UTC" for text in texts if text and _UTC.fullmatch(text))
     paths = pa.table(table.get_add_actions())["path"].to_pylist()
-    yield from (path for path in paths if quote(unquote(path), safe=_UNESCAPED) != path)
+    yield from (path for path in paths if quote(unquote(path), safe=UNESCAPED) != path)
 
 
 def _renew_delta(table: DeltaTable, location: str) -> None:

@@ -51,6 +51,11 @@ _MAPPING = "delta.columnMapping"
 _NS_OF_MS = 1_000_000
 _SETTLED_NS = 2_000_000_000
 """Nanoseconds: a local log whose last entry is younger is read again, as a rewritten entry may have the same time."""
+UNESCAPED = "/!$&'()+,:;=@"
+"""What deltalake 1.6 leaves as it is in a path, beside letters of ASCII, digits and -._~.
+
+With another spelling of a location it finds no deletion vector in an object store.
+"""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -109,7 +114,8 @@ def _opened(store: Store, version: int | None = None) -> DeltaTable:
             local: DeltaTable = opened(location, version)
             return local
         url = Url.parse(location)
-        remote: DeltaTable = opened(f"{url.root}/{quote(url.key)}", version, {**_RETRIES, **(store.options or {})})
+        place = f"{url.root}/{quote(url.key, safe=UNESCAPED)}"
+        remote: DeltaTable = opened(place, version, {**_RETRIES, **(store.options or {})})
         return remote
 
 
