@@ -162,6 +162,15 @@ def test_a_locator_has_a_measured_fpp_and_files_of_each_state_a_line(flat_lake: 
     assert "3 of 4 files indexed as they are" in text
 
 
+def test_a_file_that_goes_after_the_search_is_not_on_the_map(flat_lake: Lake) -> None:
+    """`report` ended in a KeyError."""
+    index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
+    search = index.explain("amount > -1e9")
+    (flat_lake.root / flat_lake.files[0]).unlink()
+    content = Content.of(index.view(), [search])
+    assert set(content.kept[0].files.tolist()) == set(range(len(content.files.paths)))
+
+
 def test_a_phone_shows_it_without_scrolling_sideways(browser: Browser, tmp_path: Path) -> None:
     index = write_lake(tmp_path / "lake", num_files=2, num_zones=40, rows_per_zone=8192)
     index.report(tmp_path / "report.html", [zb.col("id").isin(range(200)), "id = 5", "id = -1"])

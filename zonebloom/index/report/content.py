@@ -72,13 +72,18 @@ class KeptRanges(NamedTuple):
 
     @classmethod
     def of(cls, result: SearchResult, view: View) -> Self:
-        """The ranges that a search of a view kept. Files are matched by path, because a table has its own numbers."""
+        """The ranges that a search kept, without those of files that are gone since.
+
+        Files are matched by path, because a table has its own numbers.
+        """
         rows = result.row_ranges
         place_of = {path: place for place, path in enumerate(view.files)}
         ids, numbers = np.unique(rows.fragment_ids, return_inverse=True)
-        files = np.array([place_of[result.paths[fragment_id]] for fragment_id in ids.tolist()], np.int64)[numbers]
+        places = [place_of.get(result.paths[fragment_id], -1) for fragment_id in ids.tolist()]
+        files = np.array(places, np.int64)[numbers]
         stops = np.where(rows.stops == MAX_ROWS, 0, rows.stops)
-        return cls(files, rows.starts.astype(np.int64), stops.astype(np.int64))
+        is_there = files >= 0
+        return cls(files[is_there], rows.starts[is_there].astype(np.int64), stops[is_there].astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
