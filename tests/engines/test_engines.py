@@ -629,6 +629,10 @@ def test_columns_are_named_or_told_by_their_places(lake):
     ours, by_place = lake.index.dataset(), pc.field(0) == 42
     with pytest.raises(zb.ZoneBloomError, match="did you mean text"):
         ours.to_table(columns=["txt"])
+    for columns in (["text", 3], {"file": F("__filename")}, {"sum": F("text") + 1}, {"one": 1}):
+        with pytest.raises(InvalidArgumentError, match="columns must be"):
+            ours.to_table(columns=columns)
+    assert ours.to_table(columns="text").num_columns == 1
     assert ours.to_table(filter=by_place) == lake.plain.to_table(filter=by_place)
 
 

@@ -25,8 +25,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyarrow import fs
 
+from zonebloom.bloom.hashing import names_of
 from zonebloom.bloom.selection import RowSelection
-from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
+from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, first_line
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Equals, Predicate, parse_predicate
 from zonebloom.predicates.arrow_expression import unread
@@ -226,11 +227,17 @@ class IndexedScanner:
     def projected_schema(self) -> pa.Schema:
         """Schema of the rows of the scan."""
         if isinstance(self._columns, dict):
-            return projected(self._schema, self._columns)
-        for name in self._columns:
+            try:
+                return projected(self._schema, self._columns)
+            except (pa.ArrowException, TypeError) as error:
+                raise InvalidArgumentError(
+                    "columns must be names, or names with expressions over the data set", got=first_line(error)
+                ) from error
+        names = names_of(self._columns)
+        for name in names:
             if self._schema.get_field_index(name) < 0:
                 raise ColumnNotFoundError.among(name, self._schema.names, "the data set")
-        return pa.schema([self._schema.field(name) for name in self._columns])
+        return pa.schema([self._schema.field(name) for name in names])
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, scanned on demand; closing the iterator ends the scan."""
