@@ -577,7 +577,7 @@ def test_partitions_of_a_table_are_not_named_by_folders(tmp_path):
         index.refresh(partitions={"day": 1})
     write_deltalake(tmp_path, rows(4, 8, day=[2] * 4), mode="append")
     assert index.refresh(paths=["day=1"]).num_files_added == 0
-    assert index.refresh(paths=[tmp_path / "day=2"]).num_files_added == 1
+    assert index.refresh(paths=[(tmp_path / "day=2").as_uri()]).num_files_added == 1
 
 
 def test_without_deltalake_the_error_says_what_to_install(root, monkeypatch):

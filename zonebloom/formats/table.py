@@ -27,7 +27,7 @@ from zonebloom.formats.table_folders import TABLE_FOLDERS
 from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, MissingDependencyError
 from zonebloom.stores.fingerprint import Fingerprint
-from zonebloom.stores.locations import Url, is_url
+from zonebloom.stores.locations import Url, absolute, is_url
 from zonebloom.stores.store import Store, Traffic
 from zonebloom.stores.stored_file import ByteRange, StoredFile
 
@@ -206,7 +206,7 @@ class TableSnapshot:
         return {name: value for name, value in self._file(path).values.items() if name not in fixed}
 
     def relative(self, path: str | os.PathLike[str]) -> str:
-        """`path`, absolute or relative to the table's folder, as in the listing.
+        """`path`, absolute, a URL or relative to the table's folder, as in the listing.
 
         Raises
         ------
@@ -216,6 +216,7 @@ class TableSnapshot:
         given = os.fspath(path)
         if given in self.files:
             return given
+        given = absolute(given) if given.startswith("file:/") else given
         root = self.location.rstrip("/")
         if given.startswith(f"{root}/"):
             given = given[len(root) + 1 :]
