@@ -56,7 +56,9 @@ def test_located_keys_are_those_of_the_library(any_spark, numbered_lake):
     write(numbered_lake / "unknown.parquet", {"x": [5, 1000], "s": ["a", "b"]})
     keys = [5, 117, None, 10**9, 399]
     frame = any_spark.createDataFrame([(key,) for key in [*keys, 5]], "key long")
-    actual = sorted(map(tuple, ZoneBloom(any_spark).locate(str(numbered_lake), "x", frame).collect()))
+    located = ZoneBloom(any_spark).locate(str(numbered_lake), "x", frame.toDF("a.`key"))
+    assert located.columns == ["a.`key", "path", "fragment_id", "start", "stop"]
+    actual = sorted(map(tuple, located.collect()))
     wanted = []
     for line in zb.open_index(numbered_lake).locate("x", pa.array(keys, pa.int64())).to_pylist():
         number = line.pop("key_index")

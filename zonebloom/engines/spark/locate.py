@@ -46,14 +46,15 @@ def locate(layout: Layout, reader: Reader, column: str, keys: DataFrame) -> Data
         )
     if view.column(column) is None:
         raise view.snapshot.not_indexed(column)
-    wanted = distinct(keys)
+    wanted = distinct(keys).toDF("key")  # `mapInArrow` takes no dots or backticks in names
     check_pair(keys.schema[0], column_as_stored(layout, reader, column))
     store, version = view.snapshot.store, view.snapshot.manifest.version
     sent = pickled((store, version, sent_dataset(view.dataset), dict(view.listing)))
-    schema = StructType(list(keys.schema))
+    schema = StructType(list(wanted.schema))
     for name, kind in _PLACES:
         schema = schema.add(name, kind)
-    return wanted.mapInArrow(shipped(keys_located, sent, column), schema)
+    located = wanted.mapInArrow(shipped(keys_located, sent, column), schema)
+    return located.toDF(*keys.columns, *dict(_PLACES))
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------
