@@ -544,6 +544,13 @@ def test_many_candidates_are_read_without_a_setting_of_the_session(spark, tmp_pa
     before = spark.conf.get(name)
     assert lake.where("key = 'odd 1'").count() == 35
     assert spark.conf.get(name) == before
+    for number in range(70):  # scans of 32 files each: a folder's name is an int in the first, a date in the others
+        folder = tmp_path / (f"on={100 + number}" if number < 32 else "on=2026-01-31")
+        folder.mkdir(exist_ok=True)
+        (tmp_path / f"p-{number:03}.parquet").rename(folder / f"{number % 32:03}-{number}.parquet")
+    zb.open_index(tmp_path).refresh("full")
+    lake = ZoneBloom(spark).read(str(tmp_path), method="files", columns=["key"])
+    assert lake.where("key IN ('odd 0', 'odd 1')").count() == 70
 
 
 # --- types ------------------------------------------------------------------------------------------------------------

@@ -240,8 +240,8 @@ class SparkReader:
         """The rows of some files, by Spark itself: scans of few files each, which Spark lists without a job."""
         options = {**self._base, **_uncached()}
         chunks = [paths[first : first + _CHUNK] for first in range(0, len(paths), _CHUNK)]
-        frames = [self._scan(map(self._path, chunk), schema, options) for chunk in chunks]
-        return _ordered(reduce(DataFrame.unionAll, frames), schema)
+        frames = [_ordered(self._scan(map(self._path, chunk), schema, options), schema) for chunk in chunks]
+        return reduce(DataFrame.unionAll, frames)
 
     def _path(self, path: str) -> str:
         return escaped(url_of(self.dataset.absolute(path)))
