@@ -169,6 +169,24 @@ def test_a_lake_whose_table_is_altered_is_read_as_spark_reads_it(any_spark, tabl
         lake.where(condition, method="driver")
 
 
+def test_folders_of_partitions_are_compared_as_they_are_spelled(any_spark, table, tmp_path):
+    """Spark's catalog gives locations without escapes: `day%3D1` is another folder than `day=1`."""
+    for folder in ("at=10%3A30", "at=x y"):
+        write(tmp_path / f"times/{folder}/a.parquet", rows())
+    zonebloom.build_index(tmp_path / "times", ["u"], rows_per_zone=ZONE)
+    table(
+        "times", "u STRING, r BIGINT, at STRING", "PARTITIONED BY (at)", tmp_path / "times", "MSCK REPAIR TABLE times"
+    )
+    zb, condition = ZoneBloom(any_spark), "u = '1-7'"
+    assert zb.read("times").prepare(condition).method == "driver"
+    root = files_of_days(tmp_path / "odd", 1)
+    write(root / "day%3D1/a.parquet", rows(2))
+    elsewhere = "ALTER TABLE odd ADD PARTITION (day=1) LOCATION '{root}/day%3D1'"
+    table("odd", "u STRING, r BIGINT, day INT", "PARTITIONED BY (day)", root, elsewhere)
+    for asked in (condition, "u = '2-7'"):
+        assert shown(zb.sql(f"SELECT * FROM odd WHERE {asked}")) == shown(any_spark.table("odd").where(asked))
+
+
 def test_what_is_read_is_not_overwritten(any_spark, table, tmp_path):
     root = tmp_path / "kept"
     write(root / "a.parquet", rows())

@@ -196,8 +196,10 @@ class Catalog:
 # --- frames -----------------------------------------------------------------------------------------------------------
 
 
-def location_of(url: str) -> str:
+def location_of(url: str, *, is_escaped: bool = True) -> str:
     """The library's name of a file: `file:/a%20b` and `file:///a%20b` are `/a b`, `s3a://` is `s3://`.
+
+    Spark's catalog gives locations without escapes.
 
     >>> location_of("file:///lake/day=1/a%20b.parquet")
     '/lake/day=1/a b.parquet'
@@ -205,9 +207,10 @@ def location_of(url: str) -> str:
     's3://bucket/x.parquet'
     """
     if url.startswith("file:"):
-        path = url.removeprefix("file:")
-        return unquote("/" + path.lstrip("/"))
-    return unquote(_S3.sub("s3://", url)) if "://" in url else url
+        path = "/" + url.removeprefix("file:").lstrip("/")
+    else:
+        path, is_escaped = _S3.sub("s3://", url), is_escaped and "://" in url
+    return unquote(path) if is_escaped else path
 
 
 def table_of(frame: DataFrame) -> str | None:

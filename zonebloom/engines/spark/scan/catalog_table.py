@@ -104,7 +104,8 @@ class CatalogTable:
             return None
         literals = {key: "null" if value is None else f"'{value}'" for key, value in values.items()}
         spec = ", ".join(f"{backquoted(key)} = {literal}" for key, literal in literals.items())
-        return location_of(str(described(self.frame.sparkSession, self.name, f"PARTITION ({spec})").get("location")))
+        location = described(self.frame.sparkSession, self.name, f"PARTITION ({spec})").get("location")
+        return location_of(str(location), is_escaped=False)
 
 
 def _first_line(error: PySparkException) -> str:
