@@ -426,6 +426,16 @@ def test_a_delta_table_whose_values_deltalake_cuts_stays_as_it_is(tmp_path, held
     assert zb.erase(root, "k", [1], record=record).num_rows_erased == 1
 
 
+def test_a_delta_table_whose_structs_have_got_a_map_is_erased_from(tmp_path):
+    for number, fields in enumerate([["a"], ["a", "pairs"]]):
+        kind = pa.struct([(name, maps_of("a") if name == "pairs" else pa.int64()) for name in fields])
+        values = pa.array([{"a": number}] * 2, kind)
+        write_deltalake(tmp_path / "t", pa.table({"k": [1, 2], "v": values}), mode="append", schema_mode="merge")
+    zb.build_index(tmp_path / "t", "k", rows_per_zone=10)
+    assert zb.erase(tmp_path / "t", "k", [1]).num_rows_erased == 2
+    assert [row["a"] for row in DeltaTable(tmp_path / "t").to_pyarrow_table()["v"].to_pylist()] in ([0, 1], [1, 0])
+
+
 @pytest.mark.parametrize("year", [2262, 9999])
 def test_a_delta_table_with_times_that_deltalake_misreads_stays_as_it_is(tmp_path, year):
     """deltalake 1.6 has INT96 in nanoseconds, which end in 2262: it would write 9999-12-31 as a day of 1816."""

@@ -133,13 +133,20 @@ def _is_misspelt(value: pa.Scalar) -> bool:
     return plain < 0 if isinstance(plain, Decimal) else plain == NULL_FOLDER
 
 
-def _fields_of_maps(kind: pa.DataType, path: str = "", *, is_inside: bool = False) -> set[str]:
-    """Paths of the fields of structs that are in maps."""
-    is_struct, inner = pa.types.is_struct(kind), [kind.field(place) for place in range(kind.num_fields)]
-    names = [f"{path}.{field.name if is_struct else place}" for place, field in enumerate(inner)]
-    is_inside = is_inside or pa.types.is_map(kind)
-    parts = (_fields_of_maps(field.type, at, is_inside=is_inside) for at, field in zip(names, inner, strict=True))
-    return set(names if is_inside else ()).union(*parts)
+def _has_other_fields(held: pa.DataType, wanted: pa.DataType, *, is_in_map: bool = False) -> bool:
+    """Whether a struct in a map that both types have is of other fields."""
+    own, others = _inner(held), _inner(wanted)
+    if is_in_map and own.keys() != others.keys():
+        return True
+    is_in_map = is_in_map or pa.types.is_map(held)
+    return any(_has_other_fields(own[name], others[name], is_in_map=is_in_map) for name in own.keys() & others.keys())
+
+
+def _inner(kind: pa.DataType) -> dict[str, pa.DataType]:
+    if pa.types.is_map(kind):
+        return {"key": kind.key_type, "value": kind.item_type}
+    fields = [kind.field(place) for place in range(kind.num_fields)]
+    return {field.name if pa.types.is_struct(kind) else "element": field.type for field in fields}
 
 
 def _changed(table: DeltaTable, view: View, held: Iterable[str]) -> Iterator[str]:
@@ -158,7 +165,7 @@ def _changed(table: DeltaTable, view: View, held: Iterable[str]) -> Iterator[str
                     for name in read.column_names:
                         kind = view.schema.field(name).type
                         as_type(read[name], kind, name, path)
-                        if _fields_of_maps(read[name].type) != _fields_of_maps(kind):
+                        if _has_other_fields(read[name].type, kind):
                             yield f"column {name} of {path}, whose maps have other fields than the table's"
                 except DataFileError as error:
                     yield str(error)
