@@ -15,7 +15,7 @@ import zonebloom as zb
 from tests.conftest import flip
 from tests.depth import at_depth
 from zonebloom.bloom.zones import zone_schema
-from zonebloom.errors import CorruptIndexError
+from zonebloom.errors import CorruptIndexError, IndexNotFoundError
 from zonebloom.ground.reasons import ReasonCode
 from zonebloom.index.index import Index
 from zonebloom.indexing.optimize import optimize_column
@@ -268,6 +268,13 @@ def test_a_large_build_ends_with_slices_and_leaves_no_orphan(make_lake):
     assert {name for name in files_of(index.root) if name.startswith("columns/")} == named
     assert index.exists("user_id", lake.table["user_id"]).true_count == 8300
     assert index.optimize().columns == ()
+
+
+def test_an_index_that_was_deleted_says_so(flat_lake):
+    index = zb.build_index(flat_lake.root, "user_id")
+    zb.delete_index(flat_lake.root)
+    with pytest.raises(IndexNotFoundError, match="must have a version"):
+        index.optimize()
 
 
 def test_a_small_build_and_one_that_is_told_so_stay_zones(make_lake):

@@ -29,7 +29,8 @@ from zonebloom.search.probe import Probes, probed
 from zonebloom.search.query import Query
 from zonebloom.search.searchable import Searchable
 from zonebloom.search.view import View
-from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
+from zonebloom.storage.commit import newest
+from zonebloom.storage.manifest import ColumnEntry, list_versions
 from zonebloom.storage.options import COMMIT_EVERY, BuildOptions
 from zonebloom.storage.snapshot import Snapshot, load_snapshot, load_trusted
 from zonebloom.stores.fingerprint import Fingerprint
@@ -401,7 +402,7 @@ class Index(Searchable):
         from zonebloom.indexing.optimize import optimize  # noqa: PLC0415 - a plain search does without
 
         store = self._snapshot.store
-        done = optimize(store, read_version(store, list_versions(store)[-1]))
+        done = optimize(store, newest(store))
         self._move_to(done.version)
         return done
 
@@ -505,8 +506,8 @@ class Index(Searchable):
 
     def _current(self, *, is_cached: bool) -> tuple[Snapshot, bool]:
         """The current version, and whether its file is sound; if not, an older version replaces it."""
-        newest = list_versions(self._snapshot.store)[-1:]
-        if is_cached and newest == [self.version] and not self._snapshot.is_distrusted:
+        numbers = list_versions(self._snapshot.store)[-1:]
+        if is_cached and numbers == [self.version] and not self._snapshot.is_distrusted:
             return self._snapshot, True
         return load_trusted(self.store)
 

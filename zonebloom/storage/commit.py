@@ -109,7 +109,7 @@ def commit_change(store: Store, base: Manifest, change: Change) -> Manifest:
                 return following
             following = None
             _pause(attempt, time.perf_counter() - started)
-            current = _newest(store)
+            current = newest(store)
         raise ConcurrentCommitError(  # noqa: TRY301 - the handler below treats it like other errors
             f"one of {_MAX_ATTEMPTS} attempts to commit {change.operation} must come first",
             got="none",
@@ -142,7 +142,16 @@ def _may_exist(store: Store, version: int) -> bool:
         return True
 
 
-def _newest(store: Store) -> Manifest:
+def newest(store: Store) -> Manifest:
+    """The current version.
+
+    Raises
+    ------
+    IndexNotFoundError
+        The index has none, as it was deleted.
+    CorruptIndexError
+        It is damaged.
+    """
     while True:
         numbers = list_versions(store)
         if not numbers:

@@ -35,8 +35,9 @@ from zonebloom.indexing.fill import (
 )
 from zonebloom.indexing.optimize import Optimization, optimize
 from zonebloom.indexing.plan import sizing_of
+from zonebloom.storage.commit import newest
 from zonebloom.storage.fragments import Fragment
-from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
+from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.options import has_bloom, has_locator
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.store import Store
@@ -193,7 +194,7 @@ def footers_of(
 
 def optimize_newest(store: Store) -> Optimization:
     """`Index.optimize` of the current version when the task begins. So a second attempt finds the work done."""
-    return optimize(store, read_version(store, list_versions(store)[-1]))
+    return optimize(store, newest(store))
 
 
 def call(store: Store, asked: tuple[Callable[..., Any], tuple[Any, ...]]) -> Any:
