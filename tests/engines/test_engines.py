@@ -409,6 +409,24 @@ def test_types_that_duckdb_has_from_files_alone_lose_no_row(tmp_path, column, ke
     assert semi_join(connection, index, column, connection.sql(f"SELECT {key}")).fetchall() == expected
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_times_of_int96_beside_nanoseconds_lose_no_row_of_duckdb(tmp_path, is_first):
+    """Over all files DuckDB has nanoseconds, in which those of INT96 are cut."""
+    (tmp_path / "lake").mkdir()
+    times = pa.array([1_577_836_800_000_000_500 + 10**9 * row for row in range(64)]).cast(pa.timestamp("ns"))
+    for name, is_int96 in (("a", is_first), ("b", not is_first)):
+        rows = pa.table({"k": range(64), "ns": times, "file": [name] * 64})
+        pq.write_table(rows, tmp_path / f"lake/{name}.parquet", use_deprecated_int96_timestamps=is_int96, version="2.6")
+    index, connection = zb.build_index(tmp_path / "lake", "ns"), duckdb.connect()
+    lake = connection.sql(f"FROM read_parquet('{tmp_path}/lake/*.parquet', union_by_name = true)")
+    for part in ("", ".000000500"):
+        key = f"'2020-01-01 00:00:03{part}'::TIMESTAMP_NS"
+        expected = lake.filter(f"ns = {key}").order("ALL").fetchall()
+        assert len(expected) == 1
+        assert relation(connection, index, f"ns = {key}").order("ALL").fetchall() == expected
+        assert semi_join(connection, index, "ns", connection.sql(f"SELECT {key}")).order("ALL").fetchall() == expected
+
+
 def test_times_that_polars_does_not_have_are_not_read_by_its_own_reader(tmp_path):
     """Of INT96 beyond nanoseconds Polars 2.1 makes the last of them, a day of 2262."""
     for year in (2262, 9999):

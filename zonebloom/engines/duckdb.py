@@ -160,8 +160,7 @@ def semi_join(
     view = index.view()
     field = resolve_column(view.schema, column)
     is_native = _is_native(view)
-    nothing = RowSelection.empty()
-    columns = _read_natively(connection, view, nothing) if is_native else connection.from_arrow(rowless(view.schema))
+    columns = _typed(connection, view, [column]) if is_native else connection.from_arrow(rowless(view.schema))
     owns = dict(zip(view.schema.names, columns.columns, strict=True))  # of `k` and `K` DuckDB calls the second `K_1`
     name = quoted(owns[column]) if column in owns else ".".join(map(quoted, column.split(".")))
     kind = columns.select(name).types[0]
@@ -250,11 +249,22 @@ def _candidates(connection: DuckDBPyConnection, view: View, predicate: Predicate
     """
     if predicate is None:
         return view.universe
-    kinds = _kinds(connection, view.plain_schema)
-    read = zip(view.schema.names, map(str, _read_natively(connection, view, RowSelection.empty()).types), strict=True)
-    others = [name for name, own in read if _COARSE.sub("TIMESTAMP", kinds.get(name, own)) != own]
-    is_other = any(f"{column}.".startswith(f"{name}.") for column in predicate.columns() for name in others)
+    asked, kinds = predicate.columns(), _kinds(connection, view.plain_schema)
+    read = zip(view.schema.names, map(str, _typed(connection, view, asked).types), strict=True)
+    others = {name for name, own in read if _COARSE.sub("TIMESTAMP", kinds.get(name, own)) != own}
+    others |= view.int96_columns if _may_be_int96(view, asked) else frozenset()
+    is_other = any(f"{column}.".startswith(f"{name}.") for column in asked for name in others)
     return view.universe if is_other else Query(view, predicate, own_filters=False).result.row_ranges
+
+
+def _typed(connection: DuckDBPyConnection, view: View, columns: Iterable[str]) -> DuckDBPyRelation:
+    """A relation in which `columns` have the types that DuckDB has over all files; the first file shows most types."""
+    rows = view.universe if _may_be_int96(view, columns) else RowSelection.empty()
+    return _read_natively(connection, view, rows)
+
+
+def _may_be_int96(view: View, columns: Iterable[str]) -> bool:
+    return any("[ns" in str(view.column_type(name)) for name in columns)
 
 
 def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelection) -> DuckDBPyRelation:

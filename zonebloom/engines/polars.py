@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from zonebloom.bloom.hashing import dotted, leaf_paths, resolve_column
 from zonebloom.formats.folder import ParquetDataset
-from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.ground.arrow import rowless
 from zonebloom.ground.errors import DataFileError, MissingDependencyError, UnsupportedTypeError, first_line
 from zonebloom.index.doors import opened
@@ -129,27 +128,19 @@ def _read_by_polars(query: Query, schema: pl.Schema) -> list[pl.LazyFrame] | Non
     is_whole = query.result.row_ranges.num_rows == view.universe.num_rows
     if not is_whole or dataset.is_remote or not isinstance(dataset, ParquetDataset):  # a table has deleted rows
         return None
-    may_have_int96 = any("[ns" in str(field.type) for field in view.schema)
     in_files = {name: kind for name, kind in schema.items() if name not in names}
     parts: list[pl.LazyFrame] = []
     for values, group in groupby(sorted(view.listing), lambda path: dataset.partition_values(path, fields)):
         paths = list(group)
         files = [dataset.absolute(path) for path in paths]
         try:
-            if values is None or any(pl.read_parquet_schema(file) != in_files for file in files):
-                return None
-            if may_have_int96 and any(_has_int96(dataset, path) for path in paths):
+            if values is None or any(pl.read_parquet_schema(file) != in_files for file in files) or view.int96_columns:
                 return None
         except (OSError, DataFileError, pl.exceptions.PolarsError):  # our own reader says what is wrong
             return None
         literals = [pl.lit(value.as_py(), schema[name]).alias(name) for name, value in values.items()]
         parts.append(pl.scan_parquet(files, glob=False, hive_partitioning=False).with_columns(literals))
     return [pl.concat(parts[first : first + _FOLDERS]) for first in range(0, len(parts), _FOLDERS)] or None
-
-
-def _has_int96(dataset: ParquetDataset, path: str) -> bool:
-    with open_parquet(dataset, path) as file:
-        return bool(file.int96_columns)
 
 
 def necessary(expression: pl.Expr, schema: pa.Schema, depth: int = _MAX_DEPTH) -> Predicate | None:

@@ -225,6 +225,24 @@ class View:
             self._counted[name] = TouchedRanges.of_zones(positions if column.live is None else positions[column.live])
         return self._counted[name]
 
+    @cached_property
+    def int96_columns(self) -> frozenset[str]:
+        """Columns in nanoseconds that some file has as Parquet's INT96; without such columns no file is opened.
+
+        Raises
+        ------
+        DataFileError
+            A file cannot be read.
+        """
+        from zonebloom.formats.parquet.file import open_parquet  # noqa: PLC0415 - a plain search opens no file
+
+        fine = {field.name for field in self.schema if "[ns" in str(field.type)}
+        columns: set[str] = set()
+        for path in self.listing if fine else ():
+            with open_parquet(self.dataset, path) as file:
+                columns |= file.int96_columns
+        return frozenset(columns & fine)
+
     # --- columns with one value in a file -----------------------------------------------------------------------------
 
     @cached_property
