@@ -192,6 +192,20 @@ def test_blobs_are_bytes_however_they_are_read(tmp_path, version):
     assert index.to_table("blob IS NULL").num_rows == values.count(None)
 
 
+@pytest.mark.parametrize("how", ["renamed", "dropped"])
+def test_a_column_that_is_gone_is_in_the_status_as_damage_until_a_refresh(root, how):
+    index = build(root)
+    table = lance.dataset(str(root))
+    table.drop_columns(["u"]) if how == "dropped" else table.alter_columns({"path": "u", "name": "key"})
+    status = index.status()
+    assert not status.is_fresh
+    assert [(reason.code, reason.column) for reason in status.damage] == [("COLUMN_NOT_INDEXED", "u")]
+    index.refresh()
+    status = index.status()
+    assert (status.is_fresh, status.damage, status.gone_columns) == (True, (), ("u",))
+    assert "the table has no column u" in str(status)
+
+
 @pytest.mark.parametrize("sign", ["#", "?"])
 def test_a_url_that_lance_cuts_is_refused(sign):
     with pytest.raises(InvalidArgumentError, match="must have no #"):

@@ -92,6 +92,8 @@ class Status(Result):
     """Parquet files whose names begin with `_` or `.`: zonebloom skips them, some engines read them."""
     columns: tuple[IndexedColumn, ...]
     """The indexed columns."""
+    gone_columns: tuple[str, ...]
+    """Indexed columns that the table does not have by now: they were renamed or dropped."""
     damage: tuple[Reason, ...]
     """Parts of the index that are damaged or missing, for whole files or columns."""
 
@@ -128,6 +130,7 @@ class Status(Result):
             yield gone_zones(self.num_gone_zones)
         unfinished = (column.name for column in self.columns if column.is_unfinished)
         yield from (f"the build of {name} is unfinished; a refresh goes on" for name in unfinished)
+        yield from (f"the table has no column {name}: it was renamed or dropped" for name in self.gone_columns)
         yield from (f"damaged: {line}" for line in summed_up(self.damage))
 
 
@@ -166,6 +169,10 @@ def status(view: View) -> Status:
         indexed = indexed_columns(view.snapshot)
     of_columns = [reason for column in probed if column is not None for reason in (*column.reasons, *column.damage)]
     of_columns += [reason for column in columns for reason in column.lost]
+    present = {entry.name for entry in view.entries}
+    gone = [entry.name for entry in manifest.columns if entry.name not in present]
+    until_refresh = "the column was renamed or dropped since it was indexed; a refresh records it"
+    of_columns += [Reason(ReasonCode.COLUMN_NOT_INDEXED, until_refresh, name) for name in gone if name in view.replaced]
     damage = dict.fromkeys(reason for reason in (*view.snapshot.damage, *of_columns) if reason.code in _OF_INDEX)
     files = view.files
     known_rows = int(files.known.num_rows.sum())
@@ -188,6 +195,7 @@ def status(view: View) -> Status:
         num_rows_not_indexed=num_rows - known_rows,
         num_skipped=view.dataset.num_skipped(),
         columns=tuple(indexed),
+        gone_columns=tuple(gone),
         damage=tuple(damage),
     )
 
