@@ -30,6 +30,7 @@ _STACK_BYTES = 64 << 20
 """Bytes: room for about 250 000 levels of calls of about 250 bytes (pyarrow 26 on x86-64); unused ones cost nothing."""
 _STACKS = threading.Lock()
 """`threading.stack_size` is one setting for all threads."""
+_SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 _ASSOCIATIVE = frozenset({"and", "and_kleene", "or", "or_kleene"})
 
 
@@ -145,8 +146,11 @@ def take_apart(expression: pc.Expression) -> Tree:
         example because it names a field by position.
     """
     try:
-        batch = pa.ipc.open_file(pa.py_buffer(_serialized(expression))).get_batch(0)
-        root = _parsed(_metadata(batch.schema), batch)
+        written = pa.ipc.open_file(pa.py_buffer(_serialized(expression))).get_batch(0)
+        entries, batch = _metadata(written.schema), _without_large_nulls(written)
+        if batch is not written:
+            expression = _restored(entries, batch.columns)
+        root = _parsed(entries, batch)
         depth, num_inner = _shape(root)
         if num_inner >= CHUNK and depth <= 2 * MAX_DEPTH:
             columns = [*batch.columns, pa.nulls(1, pa.bool_())]
@@ -158,6 +162,18 @@ def take_apart(expression: pc.Expression) -> Tree:
         raise
     except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, struct.error) as error:
         raise UnreadableExpressionError(str(error)) from error
+
+
+def _without_large_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The literals, with nulls of large types in the small ones: pyarrow 26 follows a null pointer to compare them."""
+    is_large_null = [column.null_count > 0 and column.type in _SMALL for column in batch]
+    if not any(is_large_null):
+        return batch
+    columns = [
+        column.cast(_SMALL[column.type]) if is_it else column
+        for column, is_it in zip(batch, is_large_null, strict=True)
+    ]
+    return pa.record_batch(columns, batch.schema.names)
 
 
 def _serialized(expression: pc.Expression) -> bytes:
