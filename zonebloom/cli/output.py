@@ -17,7 +17,7 @@ import click
 
 from zonebloom.cli.bytes_text import text_of
 from zonebloom.cli.options import is_json
-from zonebloom.ground.errors import DataFileError
+from zonebloom.ground.errors import DataFileError, first_line
 from zonebloom.ground.rendering import as_text
 from zonebloom.stores.output_file import written_whole
 
@@ -174,4 +174,4 @@ def read_table(path: str, data: bytes) -> pa.Table:
             return pq.ParquetFile(source).read()
         return pa.ipc.open_file(source).read_all()
     except (OSError, pa.ArrowInvalid) as error:
-        raise DataFileError(f"{path} must be an Arrow or Parquet file, got: {error}") from error
+        raise DataFileError(f"{path} must be an Arrow or Parquet file", got=first_line(error)) from error

@@ -92,7 +92,8 @@ def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None, 
     if files is not None and getattr(source, "format", None) is not None:
         return _of_pyarrow(source, as_files=as_files)
     raise InvalidArgumentError(
-        "a data set must be a path, a list of paths or a pyarrow FileSystemDataset", got=type(source).__name__
+        "a data set must be a path, a list of at least one path, a table or a pyarrow FileSystemDataset",
+        got=f"{source!r:.80}" if isinstance(source, (list, tuple)) else type(source).__name__,
     )
 
 

@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar, Self
 
 _NOTHING = object()
+_ARROWS_ERRNO = re.compile(r"\[Errno \d+\] (.*)\. Detail: \[errno \d+\] (.*)")
+"""Messages in which pyarrow has the number of the system's error twice."""
 _PUBLIC = "zonebloom.errors"
 """The module that users import, which tracebacks name."""
 
@@ -213,5 +215,6 @@ class StaleWarning(RuntimeWarning):
 
 
 def first_line(error: BaseException) -> str:
-    """The message of an error in one line; its type if the message is empty."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """The message of an error in one line, without a period at its end; its type if the message is empty."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return _ARROWS_ERRNO.sub(r"\1: \2", line).rstrip(".")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from zonebloom.ground.errors import StorageError
+from zonebloom.ground.errors import StorageError, first_line
 
 
 @contextlib.contextmanager
@@ -27,7 +27,7 @@ def written_whole(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         staged.replace(target)
     except OSError as error:
-        raise StorageError(f"cannot write {path}: {error}") from error
+        raise StorageError(f"cannot write {path}: {first_line(error)}") from error
     finally:
         with contextlib.suppress(OSError):
             staged.unlink(missing_ok=True)

@@ -38,6 +38,7 @@ from zonebloom.ground.errors import (
     InvalidArgumentError,
     StorageError,
     UnsupportedTypeError,
+    first_line,
 )
 from zonebloom.stores.local_file import LocalFile
 
@@ -231,7 +232,7 @@ def _copy(source: Path, target: Path, file: DataFile, filters: Filters) -> None:
     except (ThriftError, KeyError) as error:
         raise DataFileError(f"data file {source} must have a footer that can be rewritten", got=error) from error
     except OSError as error:
-        raise StorageError(f"cannot write {target}: {error}") from error
+        raise StorageError(f"cannot write {target}: {first_line(error)}") from error
     finally:
         with contextlib.suppress(OSError):  # of a folder in which nothing can be written
             staged.unlink(missing_ok=True)
