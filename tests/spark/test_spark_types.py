@@ -23,7 +23,7 @@ from zonebloom.engines.spark.locate import keys_located
 from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.types import arrow_schema
-from zonebloom.errors import DataFileError, UnsupportedTypeError
+from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.spark import ZoneBloom
 
 ZONE = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
@@ -182,3 +182,24 @@ def test_a_new_file_of_another_kind_is_refused_as_spark_refuses_it(spark, tmp_pa
     for method in ("plain", "driver", "row_ranges")[not has("spark_4") :]:  # Spark 3.5 widens no integers
         rows = ZoneBloom(spark).read(str(tmp_path / "number")).where("k = 1", method=method).collect()
         assert sorted(row.v for row in rows) == [1, 7]
+
+
+def test_integers_that_spark_cuts_are_not_looked_up(spark, tmp_path):
+    """Spark has the type of the first file, and cuts the others' 200 to -56; the index has a type that holds all."""
+    write(tmp_path / "a.parquet", {"x": pa.array([1], pa.int8())})
+    write(tmp_path / "b.parquet", {"x": pa.array([200, 8], pa.uint8())})
+    zb.build_index(tmp_path, ["x"])
+    bloom, plain = ZoneBloom(spark), spark.read.parquet(str(tmp_path))
+    keys = spark.createDataFrame([(-56,)], "x tinyint")
+    cut = plain.where("x = -56").collect()
+    assert len(cut) == 1
+    assert bloom.read(str(tmp_path)).where("x = -56").collect() == cut
+    with pytest.warns(RuntimeWarning, match="reads the big side whole"):
+        assert bloom.prune_join(str(tmp_path), keys, "x").collect() == cut
+    assert bloom.search(str(tmp_path), "x = -56").kept.rows == 3
+    with pytest.raises(InvalidArgumentError, match="got tinyint of int16"):
+        bloom.locate(str(tmp_path), "x", keys)
+    narrow = spark.read.schema("x tinyint").parquet(str(tmp_path / "b.parquet"))
+    for ask in (bloom.read, lambda frame: bloom.search(frame, "x = -56"), lambda frame: bloom.locate(frame, "x", keys)):
+        with pytest.raises(InvalidArgumentError, match="must have the columns of its files"):
+            ask(narrow)

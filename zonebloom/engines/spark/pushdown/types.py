@@ -299,6 +299,13 @@ def date_of(text: str) -> dt.date:
 # --- pairs of types ---------------------------------------------------------------------------------------------------
 
 
+_BYTES = frozenset({pa.int8()})
+_SHORTS = _BYTES | {pa.int16(), pa.uint8()}
+_INTEGERS = _SHORTS | {pa.int32(), pa.uint16()}
+_LONGS = _INTEGERS | {pa.int64(), pa.uint32()}
+"""Arrow types of which each value is one of Spark's type. Spark cuts others: the byte of 200 is -56."""
+
+
 def _pair(spark: DataType, arrow: pa.DataType) -> str | None:
     """The kind of a pair of types, if Spark compares the values that the index has hashed."""
     arrow = unwrapped(arrow, keeps_uuid=True)
@@ -312,10 +319,10 @@ def _pair(spark: DataType, arrow: pa.DataType) -> str | None:
     kinds = {
         types.StringType(): is_text(arrow) and "text",  # another collation is another type
         types.BinaryType(): is_bytes and "bytes",
-        types.ByteType(): is_integer and "integer",
-        types.ShortType(): is_integer and "integer",
-        types.IntegerType(): is_integer and "integer",
-        types.LongType(): is_integer and "integer",
+        types.ByteType(): arrow in _BYTES and "integer",
+        types.ShortType(): arrow in _SHORTS and "integer",
+        types.IntegerType(): arrow in _INTEGERS and "integer",
+        types.LongType(): arrow in _LONGS and "integer",
         types.FloatType(): arrow == pa.float32() and "float",
         types.DoubleType(): arrow == pa.float64() and "float",
         types.BooleanType(): pa.types.is_boolean(arrow) and "bool",

@@ -34,13 +34,17 @@ def layout_of(catalog: Catalog, given: Any, index: Place = None) -> tuple[Layout
     Raises
     ------
     InvalidArgumentError
-        Spark may read other rows of a table of its catalog than of its files.
+        A frame, or a table of Spark's catalog, may have other rows or columns than its files.
     """
     source = catalog.named(given) if index is None else catalog.source(given)
-    table = CatalogTable.of(source) if hasattr(source, "inputFiles") else None
+    is_frame = hasattr(source, "inputFiles")
+    table = CatalogTable.of(source) if is_frame else None
     opened = catalog.open(source, index)
     check_is_read_by_spark(opened.data, catalog.source(source))
-    return Layout(opened.view()), reader_of(catalog.spark, opened.data, table)
+    view, reader = opened.view(), reader_of(catalog.spark, opened.data, table)
+    if is_frame:
+        _check_frame(source, reader.schema(view), reader)
+    return Layout(view), reader
 
 
 def searched(layout: Layout, reader: Reader, given: str | Column) -> SearchResult:
