@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.hashing import dotted, leaf_paths, resolve_column
 from zonebloom.formats.folder import ParquetDataset
-from zonebloom.ground.arrow import rowless
+from zonebloom.ground.arrow import rowless, with_leaves
 from zonebloom.ground.errors import DataFileError, MissingDependencyError, UnsupportedTypeError, first_line
 from zonebloom.index.doors import opened
 from zonebloom.index.index import Index
@@ -37,6 +37,8 @@ __all__ = ["scan"]
 
 _MAX_DEPTH = 200
 """Levels of an expression that are examined; deeper parts prune nothing."""
+_END = "zonebloom: is this the end"
+"""Name of a column that is true in a row after the last one only."""
 _FOLDERS = 16
 """Most partitions that Polars reads by one plan: a plan takes time by the square of their number."""
 
@@ -87,7 +89,7 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
         with suppress(OSError, exceptions.PolarsError):  # our own reader goes on, decodes more, or says what is wrong
             for part in plain or ():
                 rows = part if predicate is None else part.filter(predicate)
-                for frame in rows.select(selectors.by_name(*names or schema)).collect_batches(maintain_order=True):
+                for frame in _batches(rows.select(selectors.by_name(*names or schema))):
                     num_given += frame.height
                     yield frame
             if plain is not None:
@@ -105,14 +107,33 @@ def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     import polars as pl  # noqa: PLC0415 - an optional dependency
 
     try:
-        frame = pl.from_arrow(rows)
-    except (pl.exceptions.PanicException, pl.exceptions.PolarsError) as error:
+        fields = [field.with_type(with_leaves(field.type, _in_128_bits)) for field in rows.schema]
+        frame = pl.from_arrow(rows if fields == list(rows.schema) else rows.cast(pa.schema(fields)))
+    except (pl.exceptions.PanicException, pl.exceptions.PolarsError, ValueError) as error:
         raise UnsupportedTypeError(
             "columns must be of types that Polars has", got=first_line(error), do="read the index with to_table"
         ) from error
     assert isinstance(frame, pl.DataFrame)
     frame.columns = rows.schema.names  # Polars names a column without a name by its place
     return frame
+
+
+def _batches(rows: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """The rows in order, and an error after a panic, at which Polars 2.1 just ends: a marked row must come last."""
+    import polars as pl  # noqa: PLC0415 - an optional dependency
+
+    is_end = False
+    marked = [rows.with_columns(pl.lit(False).alias(_END)), pl.LazyFrame({_END: [True]})]
+    for frame in pl.concat(marked, how="diagonal").collect_batches(maintain_order=True):
+        is_end = frame[_END].any()
+        yield frame.drop(_END).head(frame.height - is_end)
+    if not is_end:
+        raise pl.exceptions.ComputeError("Polars must give all rows")
+
+
+def _in_128_bits(leaf: pa.DataType) -> pa.DataType:
+    """`leaf`; for a decimal of 256 bits that of 128, as Polars has it from a file. More than 38 digits are an error."""
+    return pa.decimal128(leaf.precision, leaf.scale) if pa.types.is_decimal256(leaf) else leaf
 
 
 def _read_by_polars(query: Query, schema: pl.Schema) -> list[pl.LazyFrame] | None:
@@ -127,6 +148,8 @@ def _read_by_polars(query: Query, schema: pl.Schema) -> list[pl.LazyFrame] | Non
     dataset, names = view.dataset, {field.name for field in fields}
     is_whole = query.result.row_ranges.num_rows == view.universe.num_rows
     if not is_whole or dataset.is_remote or not isinstance(dataset, ParquetDataset):  # a table has deleted rows
+        return None
+    if "decimal256" in str(view.schema.types):  # Polars 2.1 panics at those in lists and structs
         return None
     in_files = {name: kind for name, kind in schema.items() if name not in names}
     parts: list[pl.LazyFrame] = []
