@@ -24,3 +24,11 @@ def test_integers_become_decimals_of_fewer_digits_than_their_type_has(kind):
     assert cast_exactly(rows, pa.struct([("a", kind), ("b", pa.float64())])).to_pylist() == rows.to_pylist()
     with pytest.raises(pa.ArrowInvalid):
         cast_exactly(pa.array([10**12]), kind)
+
+
+@pytest.mark.parametrize("view", [pa.list_view, pa.large_list_view])
+def test_lists_and_list_views_are_not_cast_to_each_other(view):
+    """pyarrow 26 gives a list of a list view without its last offset."""
+    for held, wanted in ((view(pa.int64()), pa.list_(pa.int64())), (pa.list_(pa.int64()), view(pa.int64()))):
+        with pytest.raises(pa.ArrowInvalid, match="not read as those of the other"):
+            cast_exactly(pa.array([[1, 2], None], held), wanted)

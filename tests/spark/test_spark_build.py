@@ -239,6 +239,8 @@ def test_bad_input_is_refused_before_anything_is_written(spark, tmp_path):
         ("user_id", {"fpp": 2}, InvalidArgumentError, "fpp"),
         ("user_id", {"commit_every": 0}, InvalidArgumentError, "commit_every must be a number of rows"),
         ("user_id", {"tasks": 0}, InvalidArgumentError, "tasks must be at least 1, got 0"),
+        ("user_id", {"max_index_bytes": "x"}, InvalidArgumentError, "max_index_bytes must be at least 1, got 'x'"),
+        ("user_id", {"index": 3}, InvalidArgumentError, "index must be a path or a name, got 3"),
         ("user_id", {"max_index_bytes": 1000}, InvalidArgumentError, "at most 1,000 bytes, got an estimate"),
         (
             "user_id",

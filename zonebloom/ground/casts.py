@@ -72,7 +72,8 @@ def some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], of_file: pa.Dat
         return any(
             some_leaf(is_so, field.type, wanted_types[field.name]) for field in of_file if field.name in wanted_types
         )
-    if pa.types.is_nested(of_file) and pa.types.is_nested(wanted) and of_file.num_fields == wanted.num_fields:
+    are_nested = pa.types.is_nested(of_file) and pa.types.is_nested(wanted) and of_file.num_fields == wanted.num_fields
+    if are_nested and _is_list_view(of_file) == _is_list_view(wanted):
         pairs = [(of_file.field(number).type, wanted.field(number).type) for number in range(of_file.num_fields)]
         return any(some_leaf(is_so, *pair) for pair in pairs)
     return is_so(of_file, wanted)
@@ -88,11 +89,16 @@ def misreads(of_file: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether pyarrow 26 casts these types, but not their values.
 
     It crashes on the text 1e-9999999 for a decimal, and takes 0xff for -1 and 16777217 for a close float. It takes a
-    number for a count of a time's unit, and the bytes of a UUID for letters.
+    number for a count of a time's unit, and the bytes of a UUID for letters. A list view as a list lacks an offset.
     """
     pairs = ((is_text, is_number), (pa.types.is_fixed_size_binary, is_text))
+    views = ((_is_list_view, pa.types.is_nested), (pa.types.is_nested, _is_list_view))
     counts = ((pa.types.is_integer, pa.types.is_temporal), (pa.types.is_temporal, pa.types.is_integer))
-    return any(is_own(of_file) and is_wanted(wanted) for is_own, is_wanted in (*pairs, *counts))
+    return any(is_own(of_file) and is_wanted(wanted) for is_own, is_wanted in (*pairs, *views, *counts))
+
+
+def _is_list_view(arrow_type: pa.DataType) -> bool:
+    return bool(pa.types.is_list_view(arrow_type) or pa.types.is_large_list_view(arrow_type))
 
 
 def is_unchecked(held: pa.DataType, wanted: pa.DataType) -> bool:

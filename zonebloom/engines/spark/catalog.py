@@ -67,9 +67,16 @@ class Catalog:
         """The place of `index`, which is a name or a place; None stays None.
 
         A name has no slash. Without a system path, or if a folder has that name, `index` is a place.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is neither.
         """
         if index is None:
             return None
+        if not isinstance(index, (str, os.PathLike)):
+            raise InvalidArgumentError("index must be a path or a name", got=f"{index!r:.80}")
         text = os.fspath(index)
         if self.system_path is None or not _NAME.fullmatch(text) or os.path.isdir(text):  # noqa: PTH112 - never raises
             return text

@@ -75,8 +75,9 @@ class SparkRunner:
     def __init__(
         self, spark: SparkSession, *, num_tasks: int | None = None, max_index_bytes: int | None = None
     ) -> None:
-        if num_tasks is not None and (not isinstance(num_tasks, int) or num_tasks < 1):
-            raise InvalidArgumentError("tasks must be at least 1", got=f"{num_tasks!r}")
+        for name, number in (("tasks", num_tasks), ("max_index_bytes", max_index_bytes)):
+            if number is not None and (not isinstance(number, int) or number < 1):
+                raise InvalidArgumentError(f"{name} must be at least 1", got=f"{number!r}")
         self._cluster = Cluster(spark)
         self._num_tasks = num_tasks
         self._max_index_bytes = max_index_bytes
