@@ -314,8 +314,8 @@ def raise_store_error(location: str, text: str) -> None:
         It does: the store cannot be reached or refuses.
     """
     if is_url(location) and _OF_STORE.search(text):
-        from zonebloom.stores.object_client import ObjectClient  # noqa: PLC0415 - only with object stores
+        from zonebloom.stores.object_errors import explaining  # noqa: PLC0415 - only with object stores
 
         url = Url.parse(location)
-        with ObjectClient(url).explaining("read", url.key):
+        with explaining(url, "read", url.key):
             raise OSError(text)

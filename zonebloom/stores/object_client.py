@@ -24,6 +24,7 @@ from zonebloom.ground.errors import StorageError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.listing import KeyRun, listed_in_parts
 from zonebloom.stores.locations import StorageOptions, Url
+from zonebloom.stores.object_errors import UNREACHABLE, ChangedObjectError, explaining
 from zonebloom.stores.options import check_credentials, connect, environment_of
 from zonebloom.stores.ranges import PART_BYTES, coalesced, cut
 from zonebloom.stores.store import Traffic
@@ -61,16 +62,8 @@ _WEAK = "W/"
 """The beginning of a weak tag, which no condition matches."""
 _CREATE_ATTEMPTS = _BODY_ATTEMPTS = 6
 _BROKEN_OFF = re.compile(r"response body error|error decoding response body", re.IGNORECASE)
-_UNREACHABLE = re.compile(r"error sending request|dns error|connection refused|tcp connect|timed out", re.IGNORECASE)
-_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist")
 _TRY_AGAIN = re.compile(r"status code: (429|5\d\d)")
-_REFUSED = re.compile(r"status code: 40[13]|lacks the permissions|Unauthenticated|InvalidAccessKeyId")
 _OUT_OF_RANGE = re.compile(r"status code: 416")
-_WRONG_REGION = re.compile(r"redirect|AuthorizationHeaderMalformed|IllegalLocationConstraint", re.IGNORECASE)
-
-
-class ChangedObjectError(Exception):
-    """An object is no longer the version that was requested."""
 
 
 class Version:
@@ -139,7 +132,7 @@ class NewObjectFile:
     def write(self, data: Any) -> None:
         """Append `data`, which is sent in parts of 8 MiB."""
         view = memoryview(data).cast("B")
-        with self._client.explaining("write", self._key):
+        with explaining(self._client.url, "write", self._key):
             self._writer.write(bytes(view))  # a copy: obstore sends it later, and the caller uses its memory again
         self.num_bytes += len(view)
 
@@ -359,7 +352,7 @@ class ObjectClient:
         store = self._connected().patient
         import obstore  # noqa: PLC0415 - an optional dependency, which `_connected` has checked
 
-        with self.explaining("write", key):
+        with explaining(self.url, "write", key):
             writer = obstore.open_writer(store, key, buffer_size=PART_BYTES, max_concurrency=_SENT_AT_ONCE)
         file = NewObjectFile(self, key, writer)
         try:
@@ -369,7 +362,7 @@ class ObjectClient:
                 writer.__exit__(*sys.exc_info())  # aborts the upload
             raise
         try:
-            with self.explaining("write", key):
+            with explaining(self.url, "write", key):
                 writer.close()
         except (StorageError, FileNotFoundError) as error:  # the second if the upload was completed already
             size = None
@@ -395,13 +388,13 @@ class ObjectClient:
     def _request(self, verb: str, key: str, ask: Callable[[Any], _T], pages: int = 1) -> _T:
         bucket = self._connected()
         self._count(pages)
-        with self.explaining(verb, key):
+        with explaining(self.url, verb, key):
             if bucket.is_reached:
                 return _whole(ask, bucket.patient)
             try:
                 result = _whole(ask, bucket.hasty)
             except Exception as error:
-                bucket.is_reached = not _UNREACHABLE.search(str(error))
+                bucket.is_reached = not UNREACHABLE.search(str(error))
                 if not _TRY_AGAIN.search(str(error)):
                     raise
                 return _whole(ask, bucket.patient)
@@ -413,46 +406,6 @@ class ObjectClient:
             self.traffic.num_requests += num_requests
             self.traffic.bytes_read += num_bytes
             self.traffic.bytes_written += bytes_written
-
-    @contextlib.contextmanager
-    def explaining(self, verb: str, key: str) -> Iterator[None]:
-        """Raise obstore's errors in the block as ours; messages never have a URL's query, which may be a secret."""
-        import obstore.exceptions as theirs  # noqa: PLC0415 - an optional dependency, which `_connected` has checked
-
-        place = f"{self.url.root}/{key}" if key else self.url.root
-        try:
-            yield
-        except theirs.PreconditionError as error:
-            raise ChangedObjectError(key) from error
-        except theirs.AlreadyExistsError as error:
-            raise FileExistsError(place) from error
-        except (theirs.BaseError, OSError, ValueError) as error:
-            text = str(error)
-            if _NO_BUCKET.search(text):
-                raise StorageError(
-                    f"bucket {self.url.root} must exist to {verb} {key or 'it'}",
-                    got="no such bucket",
-                    do="create it, or check its name and the region and endpoint",
-                ) from error
-            if isinstance(error, FileNotFoundError):
-                raise FileNotFoundError(f"{place} does not exist") from error
-            raise StorageError(f"cannot {verb} {place}: {self._why(text)}") from error
-
-    def _why(self, text: str) -> str:
-        plain = re.sub(r"\?\S*", "", text.split("\n", 1)[0])
-        if _REFUSED.search(text):
-            return f"access was refused; check the credentials and what they permit ({plain[:300]})"
-        if "builder error" in text or "URL scheme is not allowed" in text:
-            return "a plain http:// endpoint must be allowed; give allow_http=true in storage_options"
-        if "object with invalid path" in text:
-            return (
-                f"each key must have no empty part, '.', '..' or control character; rename or remove it ({plain[:500]})"
-            )
-        if _UNREACHABLE.search(text):
-            return f"no answer; check the endpoint and the network ({plain[:300]})"
-        if _WRONG_REGION.search(text) and self.url.provider == "s3":
-            return f"the bucket seems to be in another region; give aws_region in storage_options ({plain[:300]})"
-        return plain[:500]
 
 
 def _whole(ask: Callable[[Any], _T], store: Any) -> _T:

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from zonebloom.ground.errors import DataFileError
 from zonebloom.stores.fingerprint import Fingerprint
-from zonebloom.stores.object_client import ChangedObjectError, ObjectClient, Part, Version
+from zonebloom.stores.object_client import ObjectClient, Part, Version
+from zonebloom.stores.object_errors import ChangedObjectError
 from zonebloom.stores.ranges import coalesced, cut
 from zonebloom.stores.stored_file import SeekableFile
 
