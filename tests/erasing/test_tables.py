@@ -389,10 +389,12 @@ def test_a_delta_table_whose_partitions_deltalake_changes_stays_as_it_is(tmp_pat
     assert zb.open_index(root).to_table("k = 2").to_pylist() == before != []
 
 
-def put_in_place(root, rows, **options) -> None:
+def put_in_place(root, rows, *, by_spark=False, **options) -> None:
     """Let the only file of a Delta table be one of another writer."""
     (path,) = root.glob("*.parquet")
-    pq.write_table(rows, path, **options)
+    with pq.ParquetWriter(path, rows.schema, **options) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({"org.apache.spark.version": "3.5.7"} if by_spark else {})
     log = root / "_delta_log" / f"{0:020d}.json"
     log.write_text(re.sub(r'"size":\d+', f'"size":{path.stat().st_size}', log.read_text()))
 
@@ -436,14 +438,15 @@ def test_a_delta_table_whose_structs_have_got_a_map_is_erased_from(tmp_path):
     assert [row["a"] for row in DeltaTable(tmp_path / "t").to_pyarrow_table()["v"].to_pylist()] in ([0, 1], [1, 0])
 
 
+@pytest.mark.parametrize("by_spark", [False, True])
 @pytest.mark.parametrize("year", [2262, 9999])
-def test_a_delta_table_with_times_that_deltalake_misreads_stays_as_it_is(tmp_path, year):
+def test_a_delta_table_with_times_that_deltalake_misreads_stays_as_it_is(tmp_path, year, by_spark):
     """deltalake 1.6 has INT96 in nanoseconds, which end in 2262: it would write 9999-12-31 as a day of 1816."""
     root = tmp_path / "table"
     times = pa.array([dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(year, 1, 1, tzinfo=dt.UTC)])
     rows = pa.table({"k": [1, 2], "t": times})
     write_deltalake(root, rows)
-    put_in_place(root, rows, use_deprecated_int96_timestamps=True, store_schema=False)
+    put_in_place(root, rows, by_spark=by_spark, use_deprecated_int96_timestamps=True, store_schema=False)
     zb.build_index(root, "k", rows_per_zone=10)
     if year == 9999:
         with pytest.raises(DataFileError, match=r"that deltalake changes .*times of INT96 .*; delete with the"):

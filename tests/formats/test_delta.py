@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -168,11 +169,22 @@ def test_times_in_int96_are_those_that_spark_wrote_also_beyond_the_range_of_nano
     hand_made(tmp_path, [("id", "long", 0, ""), ("t", kind, 0, "")], features=["timestampNtz"])
     moments = [dt.datetime(year, 12, 31, tzinfo=zone and dt.UTC) for year in (1, 1582, 2024, 9999)]
     table = rows(0, 4).select(["id"]).append_column("t", pa.array(moments, pa.timestamp("us", zone)))
-    add_file(tmp_path, "0.parquet", table, use_deprecated_int96_timestamps=True, store_schema=False)
+    notes = {"org.apache.spark.version": "3.5.7"} if zone else {}
+    add_file(tmp_path, "0.parquet", table, notes=notes, use_deprecated_int96_timestamps=True, store_schema=False)
     index = build(tmp_path, ["id", "t"])
     assert index.to_table("id >= 0") == table
     for number, moment in enumerate(moments):
         assert index.to_table(zb.col("t") == moment)["id"].to_pylist() == [number]
+    snapshot = index.view().dataset
+    for name in ("t", "other"):  # deltalake has no nanoseconds; Iceberg does, but pyiceberg writes none
+        columns = {field.name: field for field in snapshot.declared.schema} | {name: pa.field(name, pa.timestamp("ns"))}
+        finer = replace(snapshot, declared=replace(snapshot.declared, schema=pa.schema(columns.values())))
+        with finer.open("0.parquet") as file:
+            if name == "other":
+                assert file.read_rows(0, [0], [4], ["t"])["t"].cast(table["t"].type) == table["t"]
+            else:
+                with pytest.raises(DataFileError, match="must lie from 1677 to 2262"):
+                    file.read_rows(0, [0], [4], ["t"])
 
 
 @pytest.mark.parametrize("mode", ["none", "name"])
@@ -213,8 +225,10 @@ def hand_made(root: Path, fields, *, mode="none", partitions=(), features=()) ->
     delta_log.commit(root, {"protocol": protocol}, {"metaData": metadata})
 
 
-def add_file(root: Path, name: str, table: pa.Table, partition=None, how: str = "little", **options) -> None:
-    pq.write_table(table, root / name, row_group_size=16, **options)
+def add_file(root: Path, name: str, table: pa.Table, partition=None, how="little", *, notes=(), **options) -> None:
+    with pq.ParquetWriter(root / name, table.schema, **options) as writer:
+        writer.write_table(table, row_group_size=16)
+        writer.add_key_value_metadata(dict(notes))
     size, stats = (root / name).stat().st_size, json.dumps({"numRecords": table.num_rows})
     entry = {"path": spelled(name, how), "partitionValues": partition or {}, "size": size, "modificationTime": 1}
     delta_log.commit(root, {"add": entry | {"dataChange": True, "stats": stats}})

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -160,12 +160,12 @@ class TableSnapshot:
                 f"data file {source.path} must have the {file.fingerprint.size} bytes that its table's log says",
                 got=source.fingerprint.size,
             )
-        return DataFile(source, file.naming, file.fingerprint, likely, self._int96_unit)
+        return DataFile(source, file.naming, file.fingerprint, likely, self._nanoseconds)
 
     @cached_property
-    def _int96_unit(self) -> Literal["ns", "us"]:
-        """The unit of times in INT96: nanoseconds, which end in the year 2262, only if the table has any."""
-        return "ns" if any("[ns" in str(field.type) for field in self.declared.schema) else "us"
+    def _nanoseconds(self) -> frozenset[str]:
+        """The columns in nanoseconds; other times are read in microseconds, also from INT96."""
+        return frozenset(field.name for field in self.declared.schema if "[ns" in str(field.type))
 
     def own_number(self, path: str) -> int | None:  # noqa: ARG002 - Lance overrides it
         """None: files have names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -36,7 +36,7 @@ class DescribedFile:
         naming: Callable[[StoredName], str | None] | None = None,
         logged: Fingerprint | None = None,
         likely: Sequence[ByteRange] = (),
-        int96_unit: Literal["ns", "us"] | None = None,
+        nanoseconds: frozenset[str] | None = None,
     ) -> None:
         self._sound_times: set[tuple[int, str]] = set()  # row groups and columns of INT96 that have not wrapped
         self.fingerprint: Fingerprint = logged or source.fingerprint
@@ -47,7 +47,9 @@ class DescribedFile:
             self.footer: Footer = read_footer(source, likely, logged, naming)
             self.metadata: pq.FileMetaData = self.footer.metadata
             """The footer as pyarrow reads it."""
-            self._int96_unit = int96_unit or self.footer.int96_unit
+            self._int96_unit = self.footer.int96_unit
+            if nanoseconds is not None:  # columns that a table has so; they end in the year 2262
+                self._int96_unit = "ns" if nanoseconds and nanoseconds & self.int96_columns else "us"
             self._check_rows()
         except DataFileError:
             source.close()

@@ -217,7 +217,7 @@ class DataFile(DescribedFile):
             with self._decoding([name]):
                 micros = self._reader([], "us").read_row_groups(others, self._leaves([name]), use_threads=False)
             try:
-                micros.column(0).cast(self.schema.field(name).type)
+                micros.column(0).cast(self._reader([]).schema_arrow.field(name).type)
             except pa.ArrowInvalid as error:
                 raise DataFileError(
                     f"times of INT96 in column {name} of data file {self._path} must lie from 1677 to 2262",
