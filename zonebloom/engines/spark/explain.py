@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from zonebloom.engines.spark.scan.lake import Plan
+from zonebloom.engines.spark.scan.plan import Plan
 from zonebloom.search.explain import Explanation
 
 _SCHEMA = "part string, kept bigint, total bigint, code string, message string, column string, path string"

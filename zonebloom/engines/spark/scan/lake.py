@@ -33,8 +33,9 @@ from zonebloom.engines.spark.pushdown.names import named, resolves
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, names_its_frame, understand_all
 from zonebloom.engines.spark.pushdown.types import Binder, Piece
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
-from zonebloom.engines.spark.scan.choice import BY_ID, DRIVER_ROW_BYTES, Choice, Kept, Method, choose, obstacle_of_rows
+from zonebloom.engines.spark.scan.choice import BY_ID, DRIVER_ROW_BYTES, Kept, Method, choose, obstacle_of_rows
 from zonebloom.engines.spark.scan.layout import Layout
+from zonebloom.engines.spark.scan.plan import Plan, PrunedRead
 from zonebloom.engines.spark.scan.readers import Reader, SparkReader, filtered, local_frame
 from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
 from zonebloom.engines.spark.scan.splits import TooWideError
@@ -53,7 +54,6 @@ from zonebloom.index.index import Index
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.sql_writer import as_sql
 from zonebloom.search.query import Query
-from zonebloom.search.result import SearchResult
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import list_versions
 
@@ -63,47 +63,6 @@ _ATTEMPTS = 3
 _LOOK_AFTER_SECONDS = 1.0
 """Seconds until a new version of the index is noticed, at most."""
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT"})
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How the rows of one condition will be read, and what is skipped."""
-
-    condition: Condition
-    """The condition, with its parts for the index and for Spark."""
-    query: Query
-    """The search over the data set as it was listed."""
-    choice: Choice
-    """The way to read, and why."""
-    paths: tuple[str, ...]
-    """Files that must be read, relative to the root."""
-    wider: Callable[[], Choice]
-    """Gives the way to read if the rows prove too large for the driver."""
-
-    @property
-    def view(self) -> View:
-        """The data set as it was listed."""
-        return self.query.view
-
-    @property
-    def result(self) -> SearchResult:
-        """The result of the search: rows, zones and bytes kept of total, and the reasons."""
-        return self.query.result
-
-
-@dataclass(frozen=True)
-class PrunedRead:
-    """A frame, and what was skipped for it."""
-
-    frame: DataFrame
-    """The rows that match, of the files that were listed; use it soon."""
-    plan: Plan
-    """How the frame is read."""
-
-    @property
-    def method(self) -> Method:
-        """The way to read."""
-        return self.plan.choice.method
 
 
 @dataclass(eq=False, repr=False)
