@@ -208,6 +208,18 @@ def test_another_name_mapping_makes_another_column(catalog, place):
     assert index.search("u IS NULL").kept.rows == 20
 
 
+def test_two_columns_of_a_file_that_the_mapping_has_for_one_are_refused(catalog, place):
+    """pyiceberg 0.12 writes such a mapping, and reads the values of the column that was dropped."""
+    table = catalog.create_table("db.t", schema=pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    pq.write_table(pa.table({"a": [1], "b": [2]}), place.parent / "a.parquet")
+    table.add_files([f"{place.parent}/a.parquet"])
+    table.update_schema().delete_column("b").commit()
+    table.update_schema().rename_column("a", "b").commit()
+    assert table.scan().to_arrow().to_pydict() == {"b": [2]}
+    with pytest.raises(DataFileError, match=r"got a and b, both for b; correct the names .* schema.name-mapping"):
+        build(table, place, "b")
+
+
 def test_a_table_that_is_refreshed_while_it_is_read_is_read_again(table, place, monkeypatch):
     index = build(table, place)
     catalog_has = table.catalog.load_table(table.name())

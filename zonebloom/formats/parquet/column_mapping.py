@@ -67,7 +67,7 @@ def _rename(
     location: str,
 ) -> None:
     """Collect the names of the fields of a struct, and of the structs below."""
-    taken: set[str] = set()
+    taken: dict[str, str] = {}
     hidden: list[StoredField] = []
     for child in fields:
         here = (*path, child.name)
@@ -76,8 +76,12 @@ def _rename(
             hidden.append(child)
             continue
         if name in taken:
-            raise DataFileError(f"data file {location} must have each column once", got=f"{name} twice")
-        taken.add(name)
+            raise DataFileError(
+                f"data file {location} must have each column of its table once",
+                got=f"{taken[name]} and {child.name}, both for {name}",
+                do="correct the names that the table has for them, such as schema.name-mapping.default",
+            )
+        taken[name] = child.name
         new[child.position] = child, name
         for item, place in _structs(child, here):
             _rename(item.children, place, name_of, new, location)
@@ -85,7 +89,7 @@ def _rename(
         name = f"{_HIDDEN}{number}"
         while name in taken:
             name += "_"
-        taken.add(name)
+        taken[name] = child.name
         new[child.position] = child, name
 
 
