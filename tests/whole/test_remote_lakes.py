@@ -163,6 +163,7 @@ def test_lakes_that_others_write(s3: Bucket):
     ds.write_dataset(table, f"{s3.name}/lake", filesystem=theirs, format="parquet", partitioning=partitioning)
     for marker in ("lake/", "lake/day=0/", "lake/day=7_$folder$"):
         s3.put(marker, b"")
+    s3.put("lake/", b"a folder")
     s3.put("lake/_SUCCESS", b"x")
     s3.put("lake/day=0/.hidden", b"x")
     index = zb.build_index(s3.url("lake"), "user_id", rows_per_zone=64, storage_options=s3.options)

@@ -235,7 +235,7 @@ class ObjectClient:
         def ask(store: Any) -> KeyRun:
             keys: dict[str, Fingerprint] = {}
             for chunk in store.list(prefix or None, offset=start, chunk_size=_KEYS_PER_CHUNK):
-                entries = dict(map(_entry, chunk))
+                entries = dict(_entries(chunk, prefix))
                 keys |= entries
                 if len(keys) >= _KEYS_OF_PAGE if ends is None else not ends.isdisjoint(entries):
                     return KeyRun(keys, is_last=False)
@@ -253,7 +253,9 @@ class ObjectClient:
         listing = self._request("list", prefix, lambda store: store.list_with_delimiter(prefix or None), pages=0)
         objects, folders = listing["objects"], listing["common_prefixes"]
         self._count(max(1, -(-(len(objects) + len(folders)) // _KEYS_PER_PAGE[self.url.provider])))
-        return sorted(map(_entry, objects)), sorted(str(prefix_below).rsplit("/", 1)[-1] for prefix_below in folders)
+        return sorted(_entries(objects, prefix)), sorted(
+            str(prefix_below).rsplit("/", 1)[-1] for prefix_below in folders
+        )
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -423,8 +425,9 @@ def _whole(ask: Callable[[Any], _T], store: Any) -> _T:
     return ask(store)
 
 
-def _entry(meta: Mapping[str, Any]) -> tuple[str, Fingerprint]:
-    return str(meta["path"]), _fingerprint(meta)
+def _entries(objects: Iterable[Mapping[str, Any]], prefix: str) -> Iterator[tuple[str, Fingerprint]]:
+    """Keys and fingerprints, without the object `prefix/` that marks the folder: obstore takes the slash away."""
+    return ((str(meta["path"]), _fingerprint(meta)) for meta in objects if str(meta["path"]) != prefix)
 
 
 def _is_same(fingerprint: Fingerprint, expected: Fingerprint) -> bool:
