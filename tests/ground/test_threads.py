@@ -6,7 +6,25 @@ import threading
 
 import pytest
 
+from tests.child import run_python
 from zonebloom.ground.threads import concurrently
+
+FORK = """
+import os, signal, warnings
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.ground.threads import concurrently
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of such forks
+results = concurrently(str, range(1000), 2, ahead=2)
+next(results)
+if os.fork() == 0:
+    signal.alarm(60)
+    try:
+        list(results)
+    except InvalidArgumentError as error:
+        print(error, flush=True)
+    os._exit(0)
+print(os.wait()[1], len(list(results)))
+"""
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
@@ -50,6 +68,14 @@ def test_an_error_ends_the_work_and_waits_for_what_runs():
     with pytest.raises(ValueError, match="first"):
         list(concurrently(call, range(1000), 2))
     assert len(ended) == len(begun) - 1 < 999
+
+
+def test_a_forked_child_cannot_read_on():
+    """It has none of the threads, so it waited for ever; the parent goes on."""
+    assert run_python(FORK).stdout.splitlines() == [
+        "an iterator must be read by the process that began it, got a forked child; begin it anew in the child",
+        "0 999",
+    ]
 
 
 def test_a_closed_iterator_begins_nothing_more():

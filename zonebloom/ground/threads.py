@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import TypeVar
 
+from zonebloom.ground.errors import InvalidArgumentError
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -24,6 +26,7 @@ def concurrently(
     """The results of `function` for `items`, in order; `workers` calls run at once.
 
     After an error, or when the iterator is closed, no further call begins, and the iterator waits for running calls.
+    A forked child cannot read on: it gets an `InvalidArgumentError`.
 
     Parameters
     ----------
@@ -43,14 +46,26 @@ def _in_threads(
     if len(first) < 2:  # noqa: PLR2004 - one needs no thread
         yield from map(function, first)
         return
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom")
+    pool, process = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom"), os.getpid()
     pending: deque[Future[Result]] = deque()
     try:
         for item in chain(first, waiting):
             pending.append(pool.submit(function, item))
             if ahead is not None and len(pending) > ahead:
                 yield pending.popleft().result()
+                _check_process(process)
         while pending:
             yield pending.popleft().result()
+            _check_process(process)
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        if os.getpid() == process:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _check_process(process: int) -> None:
+    if os.getpid() != process:  # a forked child has no threads, and would wait for ever
+        raise InvalidArgumentError(
+            "an iterator must be read by the process that began it",
+            got="a forked child",
+            do="begin it anew in the child",
+        )
