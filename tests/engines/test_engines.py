@@ -621,6 +621,18 @@ def test_a_dataset_sees_files_that_come_after_it(tmp_path):
     assert relation(duckdb.connect(), lake.index, "id = 900042").select("id").fetchall() == [(900_042,)]
 
 
+def test_a_required_column_may_have_nulls_in_a_newer_file(tmp_path):
+    """DataFusion takes IS NULL for false where a schema says that there are none."""
+    required = pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.string(), nullable=False)])
+    pq.write_table(pa.table({"id": [1], "k": ["a"]}, schema=required), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, ["id", "k"])
+    ours = index.dataset()
+    pq.write_table(pa.table({"id": [2], "k": pa.array([None], pa.string())}), tmp_path / "b.parquet")
+    for run in DATASET_ENGINES.values():
+        assert [row["id"] for row in run(ours, Condition(lambda c: c("k").is_null(), "k IS NULL"))] == [2]
+    pq.write_table(index.to_table("id > 0"), tmp_path / "copy.parquet")
+
+
 def test_no_function_that_takes_data_sets_ends_the_process(tmp_path):
     """Each gives the rows or says what to pass on; in a child, as pyarrow ends the process where a pointer is null."""
     child = subprocess.run(

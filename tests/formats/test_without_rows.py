@@ -269,6 +269,14 @@ def test_ordered_categories_keep_their_order_and_lose_those_without_rows(tmp_pat
     assert dictionaries == [["low", "mid", "high"]] * 3  # without the value that was erased
 
 
+def test_ordered_categories_in_a_struct_or_list_are_refused(tmp_path):
+    level = pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int8()), pa.array(["low", "high"]), ordered=True)
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.StructArray.from_arrays([level], ["level"]))
+    pq.write_table(pa.table({"id": [1, 2], "levels": lists}), tmp_path / "a.parquet")
+    with pytest.raises(DataFileError, match="ordered categories in levels, whose order a copy would lose"):
+        without(tmp_path / "a.parquet", np.array([0]))
+
+
 def test_an_encrypted_file_is_refused(tmp_path):
     path = tmp_path / "a.parquet"
     write_encrypted(path, rows().select(["key", "flag"]), ["flag"])

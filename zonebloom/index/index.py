@@ -148,7 +148,7 @@ class Index(Searchable):
     @property
     def schema(self) -> pa.Schema:
         """Schema of the data set, partition columns included."""
-        return self._snapshot.manifest.schema
+        return self._snapshot.schema
 
     @property
     def num_fragments(self) -> int:

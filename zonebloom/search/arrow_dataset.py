@@ -378,13 +378,9 @@ def as_predicate(schema: pa.Schema, expression: pc.Expression | None) -> Predica
 
 
 def _checked(reader: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchReader:
-    """The unchanged rows, if their columns have the types of `schema`."""
+    """The unchanged rows, if their columns have the types of `schema`, and nulls only where it has some."""
     for field in reader.schema:
-        promised = schema.field(field.name).type
-        if field.type != promised:
-            raise DataFileError(
-                f"column {field.name} must keep its type {promised} for a data set that is open",
-                got=field.type,
-                do="open it again",
-            )
+        promised = schema.field(field.name)
+        if field.type != promised.type or field.nullable > promised.nullable:
+            raise DataFileError(f"a data set that is open must keep {promised}", got=field, do="open it again")
     return reader

@@ -87,7 +87,7 @@ class View:
     @property
     def schema(self) -> pa.Schema:
         """Schema of the data set, partition columns included."""
-        return self.snapshot.manifest.schema if self.declared is None else self.declared.schema
+        return self.snapshot.schema if self.declared is None else self.declared.schema
 
     @cached_property
     def plain_schema(self) -> pa.Schema:

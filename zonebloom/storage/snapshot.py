@@ -14,9 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from zonebloom.bloom.hashing import leaf_paths
 from zonebloom.bloom.locator_pages import PAGE_BYTES, likely_pages
+from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     CorruptIndexError,
@@ -87,6 +89,11 @@ class Snapshot:
         self._lock = threading.Lock()
         if not store.is_remote:  # at once, as it costs no round: later a vacuum may have removed the lists
             self._warn_of_lists(self.read_lists())
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of files and folders. Each may have nulls: a newer file may have some, or lack the column."""
+        return pa.schema([field.with_nullable(True) for field in self.manifest.schema])
 
     def column(self, entry: ColumnEntry) -> ColumnReader:
         """The zones of an indexed column; damaged parts are omitted, with a warning."""

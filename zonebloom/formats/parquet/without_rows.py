@@ -167,6 +167,8 @@ class _Copy:
         is_kept = np.ones(bounds[-1], np.bool_)
         is_kept[rows] = False
         for stored, field in zip(self._old.footer.fields, self._old.footer.schema, strict=True):
+            if _has_ordered_inside(field.type):
+                raise ThriftError(f"ordered categories in {field.name}, whose order a copy would lose")
             if pa.types.is_dictionary(field.type) and field.type.ordered:
                 self._categories[stored.leaves.start] = self._categories_of(stored.leaves.start, is_kept)
         for group, (first, stop) in enumerate(itertools.pairwise(bounds.tolist())):
@@ -353,6 +355,12 @@ def _listed(values: pa.Table, dictionary: pa.Array) -> pa.Table:
     chunks = values.column(0).chunks
     listed = [pa.DictionaryArray.from_arrays(pc.index_in(chunk, dictionary), dictionary) for chunk in chunks]
     return pa.table([pa.chunked_array(listed)], schema=pa.schema([values.schema[0].with_type(listed[0].type)]))
+
+
+def _has_ordered_inside(arrow_type: pa.DataType) -> bool:
+    """Whether a struct, list or map has ordered categories; their order is a part of the values."""
+    inner = [arrow_type.field(place).type for place in range(arrow_type.num_fields)]
+    return any((pa.types.is_dictionary(part) and part.ordered) or _has_ordered_inside(part) for part in inner)
 
 
 def _leaf_values(array: pa.Array) -> pa.Array:
