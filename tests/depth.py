@@ -2,7 +2,8 @@
 
 The properties are the same at both depths, but for some that need a cluster, long waits or settings that few have
 (`deep_only`); the number of examples, lives, kills and sessions differs. `make test-deep` runs just the tests whose
-depth differs: they have the mark `deep`, which `deeper_names` finds in the source.
+depth differs: they have the mark `deep`, which `deeper_names` finds in the source. Tests of Spark that have it there
+run with the other kind of session.
 """
 
 from __future__ import annotations

@@ -213,18 +213,18 @@ def running(
 _SERVER = """
 import json, sys
 from tests.spark import cluster
-master, port, options = sys.argv[1:]
-with cluster.running(master, connect_port=int(port), options=json.loads(options)):
+port, python, options = sys.argv[1:]
+with cluster.running("local-cluster[1,1,1024]", connect_port=int(port), options=json.loads(options), python=python):
     print("ready", flush=True)
     sys.stdin.read()
 """
 
 
 @contextlib.contextmanager
-def serving(options: Mapping[str, str], master: str = "local-cluster[1,1,1024]") -> Iterator[int]:
-    """The port of Spark Connect on a cluster whose driver is a process of its own; it ends with the block."""
+def serving(options: Mapping[str, str], python: str) -> Iterator[int]:
+    """The port of Spark Connect on a cluster whose driver is a process of its own; `python` is that of executors."""
     port = free_port()
-    command = [sys.executable, "-c", _SERVER, master, str(port), json.dumps({**SHORT_LIVED, **options})]
+    command = [sys.executable, "-c", _SERVER, str(port), python, json.dumps({**SHORT_LIVED, **options})]
     with subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"

@@ -1,10 +1,11 @@
 """Spark sessions: one for all tests of this folder.
 
 `spark` is a classic session of two threads, whose Python workers are processes of their own and whose tasks are tried
-again. It interprets queries; in the deep suite Spark compiles them, as by default. `connect` is a Spark Connect session
-of the same server. `any_spark` is one of the two, chosen by the test's name, and each in turn in the deep suite.
-In a test with a session of Spark Connect, `pyspark.sql.functions` make columns for Connect, so use one kind there. Only
-`test_spark_delivery.py` starts a cluster, in the deep suite, for what processes alone show.
+again. It interprets queries. `connect` is a Spark Connect session of the same server. `any_spark` is one of the two,
+chosen by the test's name, and in the deep suite the other. A test has the mark `deep` if the two differ in what it is
+about, such as columns and texts of plans. In a test with a session of Spark Connect, `pyspark.sql.functions` make
+columns for Connect, so use one kind there. Only `test_spark_delivery.py` starts a cluster, in the deep suite, for what
+processes alone show; there Spark compiles its queries, as by default.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def connect_port() -> int | None:
 @pytest.fixture(scope="session")
 def spark(connect_port: int | None) -> Iterator[SparkSession]:
     """A classic session."""
-    options = {**cluster.SHORT_LIVED, **({} if IS_DEEP else cluster.INTERPRETED)}
+    options = {**cluster.SHORT_LIVED, **cluster.INTERPRETED}
     with cluster.running("local[2,4]", connect_port=connect_port, options=options) as session:
         yield session
 
@@ -98,15 +99,11 @@ def odd_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give `any_spark` the kind of session that the test's name chooses; in the deep suite the other kind too."""
+    """Give `any_spark` the kind of session that the test's name chooses, in the deep suite the other kind."""
     if "any_spark" in metafunc.fixturenames:
-        kinds: list[object] = ["spark", "connect"]
-        if not has("spark_4"):
-            kinds.pop()
-        elif zlib.crc32(metafunc.function.__name__.encode()) % 2:
-            kinds.reverse()
-        others = [pytest.param(kind, marks=pytest.mark.deep) for kind in kinds[1:]] if IS_DEEP else []
-        metafunc.parametrize("any_spark", [kinds[0], *others], indirect=True)
+        kinds = ("spark", "connect") if has("spark_4") else ("spark",)
+        number = zlib.crc32(metafunc.function.__name__.encode()) + IS_DEEP
+        metafunc.parametrize("any_spark", [kinds[number % len(kinds)]], indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

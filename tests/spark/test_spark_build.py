@@ -60,7 +60,7 @@ def assert_same_index(built, wanted, columns=COLUMNS):
 # --- the same index ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("source", "kind"), some([("path", "both"), ("files", "locator"), ("frame", "bloom")], 2))
+@pytest.mark.parametrize(("source", "kind"), [("path", "both"), ("files", "locator"), ("frame", "bloom")])
 def test_an_index_equals_the_librarys(any_spark, make_lake, tmp_path, source, kind):
     """Its locators do once they are merged."""
     lake = make_lake((5000, 3000, 1, 0, 700), partition_by_day=True, row_group_size=1024, name="lake é [1] 100%")
@@ -166,6 +166,7 @@ def assert_survives(spark, make_lake, tmp_path, monkeypatch, fault):
     assert_same_index(ours, wanted)
 
 
+@pytest.mark.deep
 def test_a_cancelled_build_is_an_error_of_one_line(any_spark, flat_lake, tmp_path, monkeypatch):
     """The same call builds afterwards; a vacuum removes what tasks left; descriptions of the user's jobs return."""
     place, context = tmp_path / "made", None if is_connect(any_spark) else any_spark.sparkContext
@@ -255,6 +256,7 @@ def test_bad_input_is_refused_before_anything_is_written(spark, tmp_path):
     assert create("user_id", max_index_bytes=30_000, **in_steps).num_fragments == 4
 
 
+@pytest.mark.deep
 def test_a_frame_that_is_no_plain_scan_is_refused(any_spark, flat_lake):
     plain, zb = plain_read(any_spark, flat_lake.root), ZoneBloom(any_spark)
     others = [

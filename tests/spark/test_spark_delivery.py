@@ -45,6 +45,20 @@ def zipped(path, text=None):
     return str(path)
 
 
+def packed_environment(folder: Path) -> str:
+    """An archive as venv-pack makes them, but small: its Python is the one of the tests, and sees no other zonebloom.
+
+    Kernels that were compiled here are sent along.
+    """
+    (folder / "bin").mkdir()
+    shutil.copytree(PACKAGE, folder / "lib/zonebloom")
+    shutil.copytree(cluster.ROOT / "tests/spark", folder / "lib/tests/spark")
+    python = folder / "bin/python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="$(dirname "$0")/../lib" exec {sys.executable} "$@"\n', "utf-8")
+    python.chmod(0o755)
+    return shutil.make_archive(f"{folder}-packed", "gztar", folder)
+
+
 def run_dedented(code: str, **environment: str) -> str:
     """What indented code prints."""
     return run_python(textwrap.dedent(code), **environment).stdout
@@ -53,14 +67,16 @@ def run_dedented(code: str, **environment: str) -> str:
 if IS_DEEP:
 
     @pytest.fixture(scope="module")
-    def server() -> Iterator[tuple[int, contextlib.ExitStack]]:
+    def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, contextlib.ExitStack]]:
         """Port of a Connect server in a process of its own, where sessions share artifacts, and what ends its sessions.
 
-        They stay open as long as it runs, as executors may fetch shared artifacts for a later session.
+        They stay open as long as it runs, as executors may fetch shared artifacts for a later session. Its executors
+        have the environment that is sent to them as an archive.
         """
         need("spark_4")
-        options = {"spark.sql.artifact.isolation.enabled": "false"}
-        with cluster.serving(options) as port, contextlib.ExitStack() as sessions:
+        archive = packed_environment(tmp_path_factory.mktemp("environment"))
+        options = {"spark.sql.artifact.isolation.enabled": "false", "spark.archives": f"{archive}#sent"}
+        with cluster.serving(options, python="./sent/bin/python") as port, contextlib.ExitStack() as sessions:
             yield port, sessions
 
     @pytest.fixture
@@ -80,6 +96,14 @@ else:
 
 
 # --- executors --------------------------------------------------------------------------------------------------------
+
+
+@deep_only
+def test_an_environment_can_be_sent_as_an_archive(remote, flat_lake):
+    """The first of these tests: what others send is found before it."""
+    (where,) = Cluster(remote).map(faults.where_zonebloom_is, None, [None])
+    assert "/sent/lib/zonebloom/" in where
+    assert ZoneBloom(remote).create_index(flat_lake.root, "user_id").num_fragments == 3
 
 
 @deep_only
@@ -159,38 +183,6 @@ def test_a_python_worker_takes_the_package_that_was_sent_last(tmp_path):
         """
     )
     assert printed.split() == [zonebloom.__file__, str(tmp_path / "sent.zip/zonebloom/__init__.py")]
-
-
-if IS_DEEP:  # it takes a cluster of its own
-
-    def test_an_environment_can_be_sent_as_an_archive(flat_lake, tmp_path):
-        """As venv-pack makes them, but small: its Python is the one of the tests, and sees no other zonebloom.
-
-        Kernels that were compiled here are sent along.
-        """
-        environment = tmp_path / "environment"
-        (environment / "bin").mkdir(parents=True)
-        shutil.copytree(PACKAGE, environment / "lib/zonebloom")
-        shutil.copytree(cluster.ROOT / "tests/spark", environment / "lib/tests/spark")
-        python = environment / "bin/python"
-        python.write_text(f'#!/bin/sh\nPYTHONPATH="$(dirname "$0")/../lib" exec {sys.executable} "$@"\n', "utf-8")
-        python.chmod(0o755)
-        archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", environment)
-        printed = run_dedented(
-            f"""
-            from tests.spark import cluster, faults
-            from zonebloom.spark import ZoneBloom
-            from zonebloom.engines.spark.executors import Cluster
-
-            options = {{"spark.archives": {archive + "#sent"!r}}}
-            with cluster.running("local-cluster[1,1,1024]", options=options, python="./sent/bin/python") as spark:
-                print(Cluster(spark).map(faults.where_zonebloom_is, None, [None])[0])
-                print(ZoneBloom(spark).create_index({str(flat_lake.root)!r}, "user_id").num_fragments)
-            """
-        )
-        where, num_fragments = printed.split()
-        assert "sent/" in where
-        assert num_fragments == "3"
 
 
 # --- the driver -------------------------------------------------------------------------------------------------------

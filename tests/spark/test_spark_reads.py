@@ -619,6 +619,7 @@ def test_lists_of_old_dates_prune_nothing(spark, tmp_path):
         assert Query(view, condition.predicate).result.kept.files == files
 
 
+@pytest.mark.deep
 def test_a_local_relation_keeps_the_rows_after_an_empty_batch(any_spark):
     table = pa.table({"x": pa.chunked_array([[1, 2], pa.array([], pa.int64()), [3]], pa.int64())})
     assert table.column(0).num_chunks == 3
@@ -626,6 +627,7 @@ def test_a_local_relation_keeps_the_rows_after_an_empty_batch(any_spark):
     assert local_frame(any_spark, table, schema).count() == 3
 
 
+@pytest.mark.deep
 def test_a_local_relation_may_be_of_a_part_of_maps_with_nulls(any_spark):
     inner = types.MapType(types.StringType(), types.LongType())
     schema = types.StructType([types.StructField("m", types.MapType(types.StringType(), inner))])
@@ -749,6 +751,7 @@ def test_threads_that_change_a_setting_leave_it_as_it_was(spark):
 # --- prune, explain ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_prune_takes_a_plain_scan_and_nothing_else(any_spark, small_lake):
     from pyspark.sql import functions as f
 
@@ -839,6 +842,7 @@ def test_a_condition_that_depends_on_how_a_row_is_read_gives_the_rows_of_a_plain
                 lake.where(condition, method=text)
 
 
+@pytest.mark.deep
 def test_a_function_of_the_users_is_evaluated_on_any_way_if_it_is_deterministic(any_spark, small_lake):
     from pyspark.sql import functions as f
 
@@ -859,6 +863,7 @@ def test_what_columns_determine_is_pruned(any_spark, small_lake):
     assert rows_of_each([read.frame for read in reads]) == [["('k-1-7',)"]] * 3
 
 
+@pytest.mark.deep
 def test_what_is_no_condition_is_refused_as_spark_refuses_it(any_spark, small_lake):
     root, zonebloom, frame = str(small_lake), ZoneBloom(any_spark), plain_read(any_spark, small_lake)
     lake = zonebloom.read(root)

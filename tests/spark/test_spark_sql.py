@@ -46,6 +46,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- conditions -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_columns_prune_beside_functions_ranges_and_other_conditions(any_spark, root):
     from pyspark.sql import functions as f
 
@@ -73,6 +74,7 @@ def test_columns_prune_beside_functions_ranges_and_other_conditions(any_spark, r
         lake.where()
 
 
+@pytest.mark.deep
 def test_a_condition_is_implied_only_where_spark_proves_it(any_spark, root):
     from pyspark.sql import functions as f
 
@@ -260,6 +262,7 @@ def test_a_view_is_read_as_it_was_made(any_spark, tables, tmp_path):
     assert zb.sql("SELECT n FROM lenient WHERE u = '0-7'").collect()[0].n is None
 
 
+@pytest.mark.deep
 def test_what_is_cached_is_read_and_stays_cached(any_spark, tables):
     zb = ZoneBloom(any_spark)
     text = "WITH a AS (SELECT * FROM events) SELECT r FROM a WHERE u = '0-7'"
@@ -276,6 +279,7 @@ def test_what_is_cached_is_read_and_stays_cached(any_spark, tables):
     assert any_spark.catalog.isCached("mine")
 
 
+@pytest.mark.deep
 def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp_path, monkeypatch, capfd):
     asked = []
     for module in (catalog, implied):
@@ -292,6 +296,7 @@ def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp
     assert len(asked) == 4
 
 
+@pytest.mark.deep
 def test_lakes_are_fields_of_a_query(any_spark, root):
     zb = ZoneBloom(any_spark)
     lake = zb.read(str(root))
