@@ -29,7 +29,6 @@ from zonebloom.search.probe import Probes, probed
 from zonebloom.search.query import Query
 from zonebloom.search.searchable import Searchable
 from zonebloom.search.view import View
-from zonebloom.storage.commit import newest
 from zonebloom.storage.manifest import ColumnEntry, list_versions
 from zonebloom.storage.options import COMMIT_EVERY, BuildOptions
 from zonebloom.storage.snapshot import Snapshot, load_snapshot, load_trusted
@@ -400,6 +399,7 @@ class Index(Searchable):
         Spec: specs/slices.md#optimize
         """
         from zonebloom.indexing.optimize import optimize  # noqa: PLC0415 - a plain search does without
+        from zonebloom.storage.commit import newest  # noqa: PLC0415 - as above
 
         store = self._snapshot.store
         done = optimize(store, newest(store))
