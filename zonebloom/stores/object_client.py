@@ -292,15 +292,15 @@ class ObjectClient:
     def replace(self, key: str, data: Any, expected: Fingerprint) -> bool:
         """Write `data` at `key` if the object there is still `expected`; False, and nothing written, if it is not.
 
-        After a lost answer the object at `key` is compared with `data`.
+        The type of its content and its own metadata stay. After a lost answer the object at `key` is compared with `data`.
         """
 
         def put(store: Any) -> bool:
-            meta = store.head(key)
-            condition = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
-            if not _is_same(_fingerprint(meta), expected):
+            present = store.get(key, options={"head": True})
+            condition = {name: present.meta[name] for name in ("e_tag", "version") if present.meta[name]}
+            if not _is_same(_fingerprint(present.meta), expected):
                 return False
-            store.put(key, data, mode=condition, use_multipart=False)
+            store.put(key, data, mode=condition, attributes=present.attributes, use_multipart=False)
             return True
 
         try:
