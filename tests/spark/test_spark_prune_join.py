@@ -248,6 +248,21 @@ def test_a_key_of_another_type_or_name_is_refused(spark, lake):
             zb.prune_join(str(lake), small, on)
 
 
+def test_arguments_of_other_types_and_fields_of_structs_are_refused(spark, tmp_path):
+    write(tmp_path / "0.parquet", {"s": [{"a": 1}]})
+    zonebloom.build_index(tmp_path, "s.a")
+    zb, path = ZoneBloom(spark), str(tmp_path)
+    with pytest.raises(ColumnNotFoundError, match="the big side"):
+        zb.prune_join(path, spark.range(3).withColumnRenamed("id", "s.a"), "s.a")
+    for ask, message in (
+        (lambda: zb.read(path, columns=3), "columns must be one or more names"),
+        (lambda: ZoneBloom(spark, system_path=3), "system_path must be a path"),
+        (lambda: zb.map_candidates(path, "s.a = 1", None, "a int"), "function must take an iterator"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            ask()
+
+
 @pytest.mark.parametrize("key", ["key", *(["${spark.app.name}.`a"] if has("spark_4") else [])])
 def test_a_column_may_have_any_name_beside_those_of_keys(spark, tmp_path, key):
     """Spark would replace a variable in a text."""

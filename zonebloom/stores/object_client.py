@@ -292,7 +292,7 @@ class ObjectClient:
     def replace(self, key: str, data: Any, expected: Fingerprint) -> bool:
         """Write `data` at `key` if the object there is still `expected`; False, and nothing written, if it is not.
 
-        The type of its content and its own metadata stay. After a lost answer the object at `key` is compared with `data`.
+        Content type and metadata stay. After a lost answer the object at `key` is compared with `data`.
         """
 
         def put(store: Any) -> bool:

@@ -28,6 +28,7 @@ from zonebloom.engines.spark.scan.read import lake_of, layout_of, searched
 from zonebloom.engines.spark.scan.row_ranges import map_candidates
 from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.formats.hive import Partitions
+from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.index.doors import build_index
 from zonebloom.index.index import Index
 from zonebloom.indexing.optimize import Optimization
@@ -70,6 +71,8 @@ class ZoneBloom:
     ) -> None:
         self.spark: SparkSession = session_of(spark)
         self.storage_options = storage_options
+        if not isinstance(system_path, (str, os.PathLike, type(None))):
+            raise InvalidArgumentError("system_path must be a path", got=f"{system_path!r:.80}")
         place = None if system_path is None else os.fspath(system_path)
         self._catalog = Catalog(self.spark, place, storage_options)
 
@@ -377,6 +380,8 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#row-ranges
         """
+        if not callable(function):
+            raise InvalidArgumentError("function must take an iterator of record batches", got=f"{function!r:.80}")
         layout, reader = layout_of(self._catalog, path, index)
         rows = wanted if isinstance(wanted, (DataFrame, pa.Table)) else searched(layout, reader, wanted)
         mapped = map_candidates(self.spark, layout, reader.table, rows, function, schema=schema, columns=columns)

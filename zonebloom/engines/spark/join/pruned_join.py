@@ -77,9 +77,10 @@ def _indexed(lake: Lake, small: DataFrame, names: Sequence[str]) -> list[str]:
     indexed = [name for name in names if name in columns]
     if not indexed:
         raise ColumnNotFoundError.among(names[0], columns, f"the index {lake.index.root}")
-    for name in names:
-        if name not in small.columns:
-            raise ColumnNotFoundError.among(name, small.columns, "the small side")
+    for held, side, wanted in ((lake.columns, "the big side", indexed), (small.columns, "the small side", names)):
+        for name in wanted:  # an indexed field of a struct is no column
+            if name not in held:
+                raise ColumnNotFoundError.among(name, held, side)
     for column in lake.full_schema:
         for name in indexed:
             if name.lower() == column.name.lower():

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
 
+from zonebloom.bloom.hashing import names_of
 from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
 from zonebloom.engines.spark.executors import reads_by_id
 from zonebloom.engines.spark.pushdown.translate import understand
@@ -116,7 +117,7 @@ def lake_of(
         _check_frame(frame, lake.full_schema, reader)
         if table is not None:
             lake.resolve = lambda: lake_of(catalog, spark.table(table.name), index, method=method)
-    return lake if columns is None else lake.select([columns] if isinstance(columns, str) else list(columns))
+    return lake if columns is None else lake.select(names_of(columns))
 
 
 def _check_frame(frame: DataFrame, schema: StructType, reader: Reader) -> None:
