@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
@@ -24,6 +26,18 @@ def test_integers_become_decimals_of_fewer_digits_than_their_type_has(kind):
     assert cast_exactly(rows, pa.struct([("a", kind), ("b", pa.float64())])).to_pylist() == rows.to_pylist()
     with pytest.raises(pa.ArrowInvalid):
         cast_exactly(pa.array([10**12]), kind)
+
+
+@pytest.mark.parametrize("around", [lambda kind: kind, pa.list_, lambda kind: pa.map_(pa.string(), kind)])
+def test_fields_that_are_dropped_are_not_compared(around):
+    """As of an Iceberg table whose struct lost a field and widened another."""
+    held = around(pa.struct([("price", pa.decimal128(10, 2)), ("gone", pa.string())]))
+    wanted = around(pa.struct([("price", pa.decimal128(12, 2)), ("new", pa.int64())]))
+    row = {"price": Decimal("1.25"), "gone": "x"}
+    kept = {"price": Decimal("1.25"), "new": None}
+    inside = {pa.struct: lambda row: row, pa.list_: lambda row: [row, None], pa.map_: lambda row: [("a", row)]}
+    wrapped = inside[pa.list_ if pa.types.is_list(held) else pa.map_ if pa.types.is_map(held) else pa.struct]
+    assert cast_exactly(pa.array([wrapped(row), None], held), wanted).to_pylist() == [wrapped(kept), None]
 
 
 @pytest.mark.parametrize("view", [pa.list_view, pa.large_list_view])

@@ -190,19 +190,23 @@ def with_leaves(arrow_type: pa.DataType, leaf_type: Callable[[pa.DataType], pa.D
     if not pa.types.is_nested(arrow_type):
         return leaf_type(arrow_type)
     inner = [arrow_type.field(number) for number in range(arrow_type.num_fields)]
-    plain = [field.with_type(with_leaves(field.type, leaf_type)) for field in inner]
-    if plain == inner:
+    return with_inner(arrow_type, [field.with_type(with_leaves(field.type, leaf_type)) for field in inner])
+
+
+def with_inner(arrow_type: pa.DataType, inner: list[pa.Field]) -> pa.DataType:
+    """The same nested type with other inner fields; that of a list view stays as it is."""
+    if inner == [arrow_type.field(number) for number in range(arrow_type.num_fields)]:
         return arrow_type
     if pa.types.is_struct(arrow_type):
-        return pa.struct(plain)
+        return pa.struct(inner)
     if pa.types.is_map(arrow_type):
-        key, item = plain[0].type
+        key, item = inner[0].type
         return pa.map_(key, item, arrow_type.keys_sorted)
     if pa.types.is_fixed_size_list(arrow_type):
-        return pa.list_(plain[0], arrow_type.list_size)
+        return pa.list_(inner[0], arrow_type.list_size)
     if pa.types.is_list(arrow_type):
-        return pa.list_(plain[0])
-    return pa.large_list(plain[0]) if pa.types.is_large_list(arrow_type) else arrow_type
+        return pa.list_(inner[0])
+    return pa.large_list(inner[0]) if pa.types.is_large_list(arrow_type) else arrow_type
 
 
 def schema_without_views(schema: pa.Schema) -> pa.Schema:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from zonebloom.ground.arrow import is_bytes, is_number, is_text, plain_array, unwrapped, with_leaves
+from zonebloom.ground.arrow import is_bytes, is_number, is_text, plain_array, unwrapped, with_inner, with_leaves
 
 _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 
@@ -31,9 +31,21 @@ def cast_exactly(values: _Values, wanted: pa.DataType) -> _Values:
         raise pa.ArrowInvalid("values of one type are not read as those of the other")
     values = widened(values, wanted)
     converted = values.cast(wanted)
-    if some_leaf(is_unchecked, values.type, wanted) and not _has_values_of(values, converted):
+    is_checked = some_leaf(is_unchecked, values.type, wanted)
+    if is_checked and not _has_values_of(values.cast(_shared(values.type, wanted)), converted):
         raise pa.ArrowInvalid("it has not all of the values")
     return converted
+
+
+def _shared(held: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """The type `held` without fields of structs that `wanted` has not."""
+    if pa.types.is_struct(held) and pa.types.is_struct(wanted):
+        pairs = [(field, wanted.field(field.name)) for field in held if wanted.get_field_index(field.name) >= 0]
+    elif pa.types.is_nested(held) and held.id == wanted.id:
+        pairs = [(held.field(number), wanted.field(number)) for number in range(held.num_fields)]
+    else:
+        return held
+    return with_inner(held, [field.with_type(_shared(field.type, other.type)) for field, other in pairs])
 
 
 def widened(values: _Values, wanted: pa.DataType) -> _Values:
