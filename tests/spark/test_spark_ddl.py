@@ -169,6 +169,17 @@ def test_a_lake_whose_table_is_altered_is_read_as_spark_reads_it(any_spark, tabl
         lake.where(condition, method="driver")
 
 
+def test_a_kept_lake_of_a_table_that_was_emptied_has_no_rows(any_spark, table, tmp_path, monkeypatch):
+    monkeypatch.setattr("zonebloom.engines.spark.scan.lake._LOOK_AFTER_SECONDS", -1)
+    root = files_of_days(tmp_path / "emptied", 1)
+    table("emptied", "u STRING, r BIGINT, day INT", "PARTITIONED BY (day)", root, "MSCK REPAIR TABLE emptied")
+    lake = ZoneBloom(any_spark).read("emptied")
+    write(root / "day=1/b.parquet", rows(2))
+    zonebloom.open_index(root).refresh()  # a version that the lake has not seen
+    any_spark.sql("ALTER TABLE emptied DROP PARTITION (day=1)")
+    assert lake.where("u = '1-7'").collect() == []
+
+
 def test_folders_of_partitions_are_compared_as_they_are_spelled(any_spark, table, tmp_path):
     """Spark's catalog gives locations without escapes: `day%3D1` is another folder than `day=1`."""
     for folder in ("at=10%3A30", "at=x y"):
