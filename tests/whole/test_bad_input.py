@@ -59,7 +59,7 @@ def test_options_of_the_doors(built, options, must):
 
 @pytest.mark.parametrize("columns", [5, True, [1], [["user_id"]], [None]])
 def test_columns_of_a_scan(built, columns):
-    with pytest.raises(ColumnNotFoundError, match="no column"):
+    with pytest.raises(InvalidArgumentError, match="columns must be one or more names, got"):
         built[1].to_table("user_id = 'x'", columns=columns)
 
 
