@@ -5,6 +5,7 @@ Oracle: the list of rules in each test.
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import signal
@@ -248,6 +249,7 @@ def test_verbose_changes_no_status(built, capsys, monkeypatch, place):
     monkeypatch.setattr(sys, "argv", ["zonebloom", *arguments])
     assert cli.run() == 2
     assert "Traceback" in capsys.readouterr().err
+    assert logging.getLogger("zonebloom").level == logging.NOTSET  # of a caller that goes on
 
 
 def test_the_library_logs_quietly(built, capsys, caplog):

@@ -167,7 +167,9 @@ def _be_quiet() -> None:
     """Undo `--verbose`, for a caller that runs the command in its own process."""
     if _State.handler is not None:
         _State.handler.stream.flush()
-        logging.getLogger("zonebloom").removeHandler(_State.handler)
+        logger = logging.getLogger("zonebloom")
+        logger.removeHandler(_State.handler)
+        logger.setLevel(logging.NOTSET)
         _State.handler = None
 
 
