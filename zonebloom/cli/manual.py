@@ -31,7 +31,7 @@ def completion(shell: str) -> None:
     "--folder",
     metavar="FOLDER",
     type=PLACE,
-    help="Keep them in FOLDER; give it as NUMBA_CACHE_DIR to all who use them.",
+    help="Keep them in FOLDER. Later commands find them if NUMBA_CACHE_DIR is FOLDER.",
 )
 def warm(folder: str | None) -> None:
     """Compile all kernels now, as for an image that is read-only."""

@@ -41,8 +41,8 @@ class Declared:
 def column_id(name: str, declared: Declared | None) -> str:
     """What a column is below its name: its id, empty if the table has no such column; the name without ids.
 
-    The zones of a file are right for a column as long as the file's fingerprint and this are the same. Whatever else a
-    table says of its columns must not change the values that it reads from a file.
+    If this id and the file's fingerprint stay the same, the zones of the column stay right. Nothing else in a table's
+    description may change the values of a file.
 
     Design: docs/design/tables.md#column-ids
     """

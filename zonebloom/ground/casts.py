@@ -51,7 +51,7 @@ def _shared(held: pa.DataType, wanted: pa.DataType) -> pa.DataType:
 def widened(values: _Values, wanted: pa.DataType) -> _Values:
     """`values` to cast to `wanted`; integers for decimals have all digits.
 
-    pyarrow 26 casts integers only to a decimal with as many digits as their type has, whatever their values are.
+    pyarrow 26 compares the digits of the two types, not the values: it refuses the int64 1 for a decimal of 5 digits.
     """
     if not some_leaf(lambda held, own: pa.types.is_integer(held) and pa.types.is_decimal(own), values.type, wanted):
         return values
@@ -101,7 +101,8 @@ def misreads(of_file: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether pyarrow 26 casts these types, but not their values.
 
     It crashes on the text 1e-9999999 for a decimal, and takes 0xff for -1 and 16777217 for a close float. It takes a
-    number for a count of a time's unit, and the bytes of a UUID for letters. A list view as a list lacks an offset.
+    number for a count of a time's unit, and the bytes of a UUID for letters. It casts a list view to a
+    list without the last offset.
     """
     pairs = ((is_text, is_number), (pa.types.is_fixed_size_binary, is_text))
     views = ((_is_list_view, pa.types.is_nested), (pa.types.is_nested, _is_list_view))

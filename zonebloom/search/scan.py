@@ -347,7 +347,7 @@ def _compacted(table: pa.Table) -> pa.Table:
 
 
 def _from_zero(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows; columns of which other libraries misread parts are copied."""
+    """The same rows. A column that other libraries would misread as a part of a larger one is copied."""
     pairs = [(column, _is_misread(column)) for column in batch.columns]
     if not any(is_misread for _, is_misread in pairs):
         return batch

@@ -92,7 +92,7 @@ class Snapshot:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of files and folders. Each may have nulls: a newer file may have some, or lack the column."""
+        """The columns of files and folders, all nullable: a newer file may have nulls, or lack the column."""
         return pa.schema([field.with_nullable(True) for field in self.manifest.schema])
 
     def column(self, entry: ColumnEntry) -> ColumnReader:

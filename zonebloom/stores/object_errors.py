@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from zonebloom.ground.errors import StorageError
 from zonebloom.stores.locations import Url
 
-UNREACHABLE = re.compile(r"error sending request|dns error|connection refused|tcp connect|timed out", re.IGNORECASE)
+UNREACHABLE: re.Pattern[str] = re.compile(
+    r"error sending request|dns error|connection refused|tcp connect|timed out", re.IGNORECASE
+)
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist")
 _REFUSED = re.compile(r"status code: 40[13]|lacks the permissions|Unauthenticated|InvalidAccessKeyId")
 _WRONG_REGION = re.compile(r"redirect|AuthorizationHeaderMalformed|IllegalLocationConstraint", re.IGNORECASE)
+"""Parts of the messages of obstore 0.12: no answer, no bucket, no right to it, and another region."""
 
 
 class ChangedObjectError(Exception):

@@ -303,7 +303,7 @@ _BYTES = frozenset({pa.int8()})
 _SHORTS = _BYTES | {pa.int16(), pa.uint8()}
 _INTEGERS = _SHORTS | {pa.int32(), pa.uint16()}
 _LONGS = _INTEGERS | {pa.int64(), pa.uint32()}
-"""Arrow types of which each value is one of Spark's type. Spark cuts others: the byte of 200 is -56."""
+"""The Arrow types whose values all fit a type of Spark. Spark cuts wider values: as a byte, 200 is -56."""
 
 
 def _pair(spark: DataType, arrow: pa.DataType) -> str | None:
