@@ -73,14 +73,14 @@ def test_putze_fpp_of_none_and_of_too_many():
 
 
 @pytest.mark.parametrize("sizing", ["power_of_two", "exact", "adaptive", "parquet"])
-@pytest.mark.parametrize("fpp", [5e-324, 1e-30, 1e-12, 0.5, 0.9999, math.nextafter(1, 0)])
+@pytest.mark.parametrize("fpp", [1e-12, 0.5, 0.9999, math.nextafter(1, 0)])
 @pytest.mark.parametrize("ndv", [0, 1, 8192, 10**9])
 def test_extremes_stay_within_1_to_max_blocks(sizing, fpp, ndv):
     assert 1 <= num_blocks_for(ndv, fpp, sizing) <= MAX_BLOCKS
 
 
-@pytest.mark.parametrize("fpp", [0, 1, 0.0, 1.0, -0.1, 2, math.nan, math.inf, "0.1", None, True])
-def test_fpp_outside_the_open_interval_is_refused(fpp):
+@pytest.mark.parametrize("fpp", [0, 1, 0.0, 5e-324, 9.9e-13, 1.0, -0.1, 2, math.nan, math.inf, "0.1", None, True])
+def test_fpp_outside_its_range_is_refused(fpp):
     with pytest.raises(InvalidArgumentError, match=r"fpp must be .*, got"):
         check_fpp(fpp)
 

@@ -66,6 +66,8 @@ COMMANDS = [
     ("scan {}/lake --values /dev/null", 2, "--values needs --column"),
     ("search {}/lake", 2, "no condition to search for; give --where"),
     ("search {}/lake -w amount=5 -f xml", 2, "'xml' is not one of"),
+    ("build {}/lake -c user_id,amount", 2, "name each column by itself: user_id and amount"),
+    ("build {}/lake -c user_id --fpp 1e-300", 2, "1e-300 is not in the range 1e-12<=x<1"),
     ("buidl {}/lake", 2, "No such command 'buidl'"),
     ("scan {}/lake -w amount=5 --columns amuont", 2, "did you mean amount"),
     ("scan {}/lake -w amount=5 -o {}/out.txt", 2, "/out.txt does not end in .csv or .arrow or .parquet"),

@@ -273,7 +273,7 @@ class Sbbf:
         Raises
         ------
         InvalidArgumentError
-            If `fpp` is not in (0, 1).
+            If `fpp` is outside the range of `check_fpp`.
 
         Notes
         -----

@@ -30,6 +30,8 @@ ROWS_PER_ZONE: Final = 8192
 """Rows: Lance's default."""
 FPP: Final = 0.00057
 """Probability for a full zone of distinct values: Lance's default."""
+LEAST_FPP: Final = 1e-12
+"""Takes 418 bytes a value, each tenth of it ten times as many: a block alone tells values apart by 40 bits."""
 BLOCK_BYTES: Final = 32
 BLOCK_BITS: Final = 256
 MAX_BLOCKS: Final = 1 << 22
@@ -47,15 +49,15 @@ _CLOSED_FORM_FLOOR: Final = 1e-8
 
 
 def check_fpp(fpp: float) -> None:
-    """Check that `fpp` is in the open interval (0, 1).
+    """Check that `fpp` is from `LEAST_FPP` to below 1.
 
     Raises
     ------
     InvalidArgumentError
-        `fpp` is outside the interval, NaN, or not a number.
+        `fpp` is outside the range, NaN, or not a number.
     """
-    if isinstance(fpp, bool) or not isinstance(fpp, int | float) or not 0 < fpp < 1:
-        raise InvalidArgumentError("fpp must be a number in the open interval (0, 1)", got=f"{fpp!r}")
+    if isinstance(fpp, bool) or not isinstance(fpp, int | float) or not LEAST_FPP <= fpp < 1:
+        raise InvalidArgumentError(f"fpp must be a number from {LEAST_FPP} to below 1", got=f"{fpp!r}")
 
 
 def check_rows_per_zone(rows_per_zone: int) -> None:
@@ -82,7 +84,7 @@ def num_blocks_for(ndv: int, fpp: float, sizing: str) -> int:
     ndv : int
         Distinct values, 0 or more.
     fpp : float
-        False positive probability in (0, 1).
+        False positive probability; see `check_fpp`.
     sizing : str
         One of `SIZINGS`.
 
@@ -191,8 +193,8 @@ def _power_of_two_blocks(ndv: int, fpp: float) -> int:
 @lru_cache(maxsize=1 << 10)
 def _parquet_blocks(ndv: int, fpp: float) -> int:
     word_miss = 1.0 - fpp ** (1.0 / 8.0)
-    if word_miss in (0.0, 1.0):  # fpp is so near to 1 or to 0 that rounding leaves nothing to compute with
-        return 1 if word_miss == 0.0 else MAX_BLOCKS
+    if word_miss == 0.0:  # fpp is so near to 1 that rounding leaves nothing to compute with
+        return 1
     num_bytes = int(min(-8.0 * ndv / math.log(word_miss), 1 << 40)) // 8
     num_bytes = min(max(num_bytes, BLOCK_BYTES), MAX_BLOCKS * BLOCK_BYTES)
     return (1 << (num_bytes - 1).bit_length()) // BLOCK_BYTES

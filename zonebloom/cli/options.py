@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from zonebloom.bloom.sizing import LEAST_FPP
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.storage.options import COMMIT_EVERY
 from zonebloom.stores.locations import absolute, is_url
@@ -21,7 +22,7 @@ from zonebloom.stores.locations import absolute, is_url
 _Decorator = Callable[[Any], Any]
 
 WHOLE, AT_LEAST_ONE = click.IntRange(0), click.IntRange(1)
-SHARE, PROBABILITY = click.FloatRange(0, 1, min_open=True), click.FloatRange(0, 1, min_open=True, max_open=True)
+SHARE, PROBABILITY = click.FloatRange(0, 1, min_open=True), click.FloatRange(LEAST_FPP, 1, max_open=True)
 """Numbers that options take. click refuses others, and shows the range in the help."""
 PLACE = click.Path(readable=False)
 """A path or a URL. click does not check it, and shells complete it as a path."""

@@ -151,6 +151,9 @@ class ColumnNotFoundError(ZoneBloomError, LookupError):
         if near:
             hint = f"did you mean {' or '.join(near)}?"
             hint += " Names are case-sensitive" if asked in folded else ""
+        several = [part.strip() for part in str(name).split(",")]
+        if len(several) > 1 and set(several) <= set(columns):
+            hint = f"name each column by itself: {' and '.join(several)}"
         return cls(f"no column {name} in {where}", do=hint)
 
 

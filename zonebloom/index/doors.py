@@ -170,7 +170,7 @@ def build_index(
     rows_per_zone
         Rows of a zone, at least 1.
     fpp
-        False positive probability of the filter of a full zone of distinct values, in (0, 1).
+        False positive probability of the filter of a full zone of distinct values, from 1e-12 to below 1.
     sizing
         `power_of_two` (Lance's), `exact` (0.59 of the bytes at the defaults), `adaptive` (by the distinct values of
         each zone) or `parquet` (the closed formula, next power of two).

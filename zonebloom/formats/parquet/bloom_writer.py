@@ -76,7 +76,7 @@ def add_parquet_blooms(
     columns
         Names of columns; leaves of structs are written `a.b`. A file without one of them is copied without its filter.
     fpp
-        False positive probability of each filter, in (0, 1).
+        False positive probability of each filter, from 1e-12 to below 1.
     sizing
         The rule for the size of a filter by `fpp` and the row group's distinct values, as for `build_index`.
 

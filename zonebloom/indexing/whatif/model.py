@@ -61,7 +61,7 @@ def whatif(
     rows_per_zone
         Rows of a zone, at least 1.
     fpp
-        The false positive probability of filters, in (0, 1).
+        The false positive probability of filters, from 1e-12 to below 1.
     workers
         Threads of the build; by default as many as there are cores.
     storage_options
