@@ -6,6 +6,7 @@ Oracle: DuckDB 2.0 for random SQL without NaN, and by hand where engines disagre
 from __future__ import annotations
 
 import datetime as dt
+import operator
 import uuid
 from decimal import Decimal
 
@@ -148,16 +149,9 @@ NUMBERS = [
 )
 def test_numbers_compare_by_value_whatever_their_type(data_type, rows, number):
     table = table_of(rows, data_type)
-    for predicate, compare in (
-        (x == number, lambda row: row == number),
-        (x != number, lambda row: row != number),
-        (x < number, lambda row: row < number),
-        (x <= number, lambda row: row <= number),
-        (x > number, lambda row: row > number),
-        (x >= number, lambda row: row >= number),
-        (x.isin([number, 0]), lambda row: row in (number, 0)),
-    ):
-        assert outcomes(table, predicate) == [None if row is None else compare(row) for row in rows], predicate
+    for order in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
+        assert outcomes(table, order(x, number)) == [None if row is None else order(row, number) for row in rows], order
+    assert outcomes(table, x.isin([number, 0])) == [None if row is None else row in (number, 0) for row in rows]
 
 
 def test_a_numeral_means_the_nearest_float_of_the_column():
@@ -168,21 +162,16 @@ def test_a_numeral_means_the_nearest_float_of_the_column():
 
 
 KINDS = [
-    (pa.date32(), [SMALL.date(), LARGE.date()]),
-    (pa.timestamp("s"), [SMALL, SMALL.replace(hour=10)]),
-    (pa.timestamp("us", "UTC"), [AWARE[0]]),
-    (pa.time32("s"), [dt.time(1)]),
-    (pa.duration("s"), [dt.timedelta(seconds=1)]),
-    (pa.int64(), [1, 2**53]),
-    (pa.float32(), [1.0, 0.1, float("inf"), float("-inf")]),
-    (pa.float64(), [1.0, 0.1, 2.0**53, float("inf"), float("-inf")]),
-    (pa.float16(), [1.0, float("inf")]),
-    (pa.decimal128(5, 2), [Decimal("1.00")]),
-    (pa.decimal128(3, -2), [Decimal(100)]),
-    (pa.bool_(), [True]),
-    (pa.string(), ["1", "a"]),
-    (pa.binary(), [b"1"]),
-    (pa.uuid(), [UUIDS[0].bytes]),
+    *((pa.date32(), [SMALL.date(), LARGE.date()]), (pa.timestamp("s"), [SMALL, SMALL.replace(hour=10)])),
+    *(
+        (pa.timestamp("us", "UTC"), [AWARE[0]]),
+        (pa.time32("s"), [dt.time(1)]),
+        (pa.duration("s"), [dt.timedelta(0, 1)]),
+    ),
+    *((pa.int64(), [1, 2**53]), (pa.float16(), [1.0, float("inf")]), (pa.float32(), [1.0, 0.1, *ODD[::5]])),
+    *((pa.float64(), [1.0, 0.1, 2.0**53, *ODD[::5]]), (pa.decimal128(5, 2), [Decimal("1.00")])),
+    *((pa.decimal128(3, -2), [Decimal(100)]), (pa.bool_(), [True]), (pa.string(), ["1", "a"])),
+    *((pa.binary(), [b"1"]), (pa.uuid(), [UUIDS[0].bytes])),
 ]
 MOMENTS = [SMALL.date(), SMALL, SMALL.replace(hour=10), SMALL.replace(microsecond=7), AWARE[0], dt.time(1)]
 SPANS = [dt.time(1, 0, 0, 5), dt.timedelta(seconds=1), dt.timedelta(microseconds=5)]
