@@ -181,6 +181,25 @@ def test_types_that_pyarrow_casts_without_their_values_are_an_error(tmp_path, va
         index.to_table("k = 1")
 
 
+@pytest.mark.parametrize(
+    ("strict", "known", "newer"),
+    [
+        (pa.struct([pa.field("a", pa.int8(), nullable=False)]), {"a": 1}, {"a": None}),
+        (pa.list_(pa.field("element", pa.int8(), nullable=False)), [1], [None]),
+        (pa.list_(pa.field("element", pa.int8(), nullable=False), 1), [1], [None]),
+        (pa.map_(pa.string(), pa.field("value", pa.int8(), nullable=False)), [("a", 1)], [("a", None)]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_files_require_inside_of_a_column_may_be_null_in_a_newer_one(tmp_path, strict, known, newer):
+    write_files(tmp_path / "lake", pa.table({"k": [1], "c": pa.array([known], strict)}))
+    index = zb.build_index(tmp_path / "lake", "k")
+    pq.write_table(
+        pa.table({"k": [1], "c": pa.array([newer], index.schema.field("c").type)}), tmp_path / "lake/z.parquet"
+    )
+    assert index.to_table("k = 1")["c"].to_pylist() == [known, newer]
+
+
 @pytest.mark.parametrize("is_nested", [False, True])
 @pytest.mark.parametrize("year", [2262, 9999])
 def test_times_of_int96_are_right_or_an_error(tmp_path, is_nested, year):

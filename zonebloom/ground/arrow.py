@@ -201,12 +201,18 @@ def with_inner(arrow_type: pa.DataType, inner: list[pa.Field]) -> pa.DataType:
         return pa.struct(inner)
     if pa.types.is_map(arrow_type):
         key, item = inner[0].type
-        return pa.map_(key, item, arrow_type.keys_sorted)
+        return pa.map_(key.with_nullable(False), item, arrow_type.keys_sorted)
     if pa.types.is_fixed_size_list(arrow_type):
         return pa.list_(inner[0], arrow_type.list_size)
     if pa.types.is_list(arrow_type):
         return pa.list_(inner[0])
     return pa.large_list(inner[0]) if pa.types.is_large_list(arrow_type) else arrow_type
+
+
+def optional(field: pa.Field) -> pa.Field:
+    """The column with nulls allowed at every level; keys of maps never are null."""
+    inner = [field.type.field(number) for number in range(field.type.num_fields)]
+    return field.with_type(with_inner(field.type, list(map(optional, inner)))).with_nullable(True)
 
 
 def schema_without_views(schema: pa.Schema) -> pa.Schema:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.hashing import leaf_paths
 from zonebloom.bloom.locator_pages import PAGE_BYTES, likely_pages
+from zonebloom.ground.arrow import optional
 from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
@@ -92,8 +93,8 @@ class Snapshot:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of files and folders, all nullable: a newer file may have nulls, or lack the column."""
-        return pa.schema([field.with_nullable(True) for field in self.manifest.schema])
+        """The columns of files and folders, `optional`: a newer file may have nulls, or lack a column or field."""
+        return pa.schema(map(optional, self.manifest.schema))
 
     def column(self, entry: ColumnEntry) -> ColumnReader:
         """The zones of an indexed column; damaged parts are omitted, with a warning."""
