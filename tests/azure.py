@@ -145,8 +145,9 @@ class Container:
     def delete(self, key: str) -> None:
         self._store.delete(key)
 
-    def keys(self) -> list[str]:
-        return sorted(meta["path"] for chunk in self._store.list() for meta in chunk)
+    def keys(self, prefix: str = "") -> list[str]:
+        keys = (meta["path"] for chunk in self._store.list() for meta in chunk)
+        return sorted(key for key in keys if key.startswith(prefix))
 
     def upload(self, folder: Path, prefix: str) -> str:
         """Copy the files below `folder`, and give the URL of the copy."""

@@ -28,6 +28,7 @@ from tests.depth import IS_DEEP, at_depth, deeper_names
 from tests.newer import NEEDS, has
 
 if TYPE_CHECKING:
+    from tests.azure import AzureServer, Container
     from tests.iceberg_log import RacingCatalog
     from tests.s3 import Bucket, S3Server
     from tests.zygote import Zygote
@@ -186,6 +187,21 @@ def s3_server() -> Iterator[S3Server]:
 def s3(s3_server: S3Server) -> Bucket:
     """An empty bucket of its own: `s3.url("lake")`, `s3.options`."""
     return s3_server.bucket(f"bucket-{uuid4()}")
+
+
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    """A stand-in for Azure on loopback, as `s3_server`."""
+    from tests.azure import AzureServer
+
+    with AzureServer(tmp_path_factory.mktemp("azurite")) as started:
+        yield started
+
+
+@pytest.fixture
+def azure(azure_server: AzureServer) -> Container:
+    """An empty container of its own."""
+    return azure_server.create_container(f"box-{uuid4()}")
 
 
 class Outcome(NamedTuple):

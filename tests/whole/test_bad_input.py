@@ -6,6 +6,7 @@ Oracle: the rows as written.
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from tests.conftest import index_of
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
 from zonebloom.indexing import fill as building
 from zonebloom.predicates.row_filter import to_expression
@@ -24,57 +24,57 @@ def built(flat_lake):
     return flat_lake, zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
 
 
-@pytest.mark.parametrize("version", [1.0, True, "1", [1], np.float64(1), 2])
-def test_version(built, version):
-    lake, index = built
-    for call in (index.restore, lambda version: zb.open_index(lake.root, version=version)):
-        with pytest.raises(InvalidArgumentError, match=r"no version .* is kept; versions: 1$"):
-            call(version)
-
-
-@pytest.mark.parametrize(
-    ("options", "must"),
-    [
-        ({"storage_options": 5}, "storage_options must be a dict"),
-        ({"storage_options": {"aws_region": 1}}, "storage_options must be texts"),
-        ({"progress": 5}, "progress must be True, False or a function"),
-        ({"progress": None}, "progress must be True, False or a function"),
-        ({"runner": 5}, "runner must be a Runner"),
+OPTIONS = {
+    "storage_options": [5, {"aws_region": 1}],
+    "progress": [5, None],
+    "runner": [5],
+    "fpp": [1],
+    "kind": ["file"],
+    "rows_per_zone": [0],
+    "sizing": ["Exact"],
+    "workers": [0],
+    "commit_every": [0, 1.5, None],
+}
+"""What no build takes."""
+REFUSED = {
+    "no version .* is kept; versions: 1$": [1.0, True, "1", [1], np.float64(1), 2],
+    "columns must be one or more names, got": [5, True, [1], [["user_id"]], [None]],
+    "paths must be": [5, True, [5], [b"x"], [["part-0.parquet"]]],
+    "column": [[], ["user_id", "user_id"], None, 5, [5], [None], {"user_id": 1}.values()],
+    "must be of a ZoneTable and the name of a column": [
+        (5, "user_id"),
+        (pa.table({"x": [0]}), "user_id"),
+        (None, None),
     ],
-)
-def test_options_of_the_doors(built, options, must):
-    lake, index = built
-    calls = [lambda: zb.build_index(lake.root, "note", **options)]
-    if "storage_options" in options:
-        of_path = (zb.open_index, zb.open_lake, zb.parquet_blooms, zb.delete_index)
-        calls += [lambda door=door: door(lake.root, **options) for door in of_path]
-        calls.append(lambda: zb.whatif(lake.root, "note", **options))
-    else:
-        calls.append(lambda: index.refresh("full", **options))
-    for call in calls:
-        with pytest.raises(InvalidArgumentError, match=must):
-            call()
-    assert zb.open_index(lake.root).columns == ["user_id"]
+    **{f"{name} must be": values for name, values in OPTIONS.items()},
+}
+"""What is said, and of which arguments."""
 
 
-@pytest.mark.parametrize("columns", [5, True, [1], [["user_id"]], [None]])
-def test_columns_of_a_scan(built, columns):
-    with pytest.raises(InvalidArgumentError, match="columns must be one or more names, got"):
-        built[1].to_table("user_id = 'x'", columns=columns)
-
-
-def test_an_import_of_something_else(built, tmp_path):
-    lake, index = built
-    for zones, column in ((5, "user_id"), (index.zone_table("user_id").to_arrow(), "user_id"), (None, None)):
-        with pytest.raises(InvalidArgumentError, match="must be of a ZoneTable and the name of a column"):
-            zb.import_index(lake.root, zones, column=column, index=tmp_path / "other")
-    assert not (tmp_path / "other").exists()
-
-
-@pytest.mark.parametrize("paths", [5, True, [5], [b"x"], [["part-0.parquet"]]])
-def test_paths(built, paths):
-    with pytest.raises(InvalidArgumentError, match="paths must be"):
-        built[1].refresh(paths=paths)
+@pytest.mark.parametrize("must", REFUSED)
+def test_what_makes_no_sense_is_refused_before_anything_is_written(built, must, tmp_path):
+    (lake, index), name = built, must.split()[0]
+    root, other = lake.root, tmp_path / "other"
+    build = partial(zb.build_index, root, index=other)
+    calls = {
+        "no": [index.restore, lambda given: zb.open_index(root, version=given)],
+        "columns": [lambda given: index.to_table("user_id = 'x'", columns=given)],
+        "paths": [lambda given: index.refresh(paths=given)],
+        "column": [build],
+        "must": [lambda given: zb.import_index(root, given[0], column=given[1], index=other)],
+    }.get(name, [lambda given: build("note", **{name: given})])
+    if name == "storage_options":
+        doors = (zb.open_index, zb.open_lake, zb.parquet_blooms, zb.delete_index)
+        calls += [lambda given, door=door: door(root, storage_options=given) for door in doors]
+        calls.append(lambda given: zb.whatif(root, "note", storage_options=given))
+    elif name in ("progress", "runner"):
+        calls.append(lambda given: index.refresh("full", **{name: given}))
+    for given in REFUSED[must]:
+        for call in calls:
+            with pytest.raises((InvalidArgumentError, ColumnNotFoundError), match=must):
+                call(given)
+    assert zb.open_index(root).columns == ["user_id"]
+    assert not other.exists()
 
 
 @pytest.mark.parametrize("name", ["\ud800", "user_id.\udfff"])
@@ -92,27 +92,6 @@ def test_a_name_that_is_no_text_is_a_column_that_there_is_not(built, name):
     ):
         with pytest.raises(ColumnNotFoundError):
             call()
-
-
-@pytest.mark.parametrize("columns", [[], ["user_id", "user_id"], None, 5, [5], [None], {"user_id": 1}.values()])
-def test_columns(flat_lake, columns):
-    with pytest.raises((InvalidArgumentError, ColumnNotFoundError), match="column"):
-        zb.build_index(flat_lake.root, columns)
-    assert not index_of(flat_lake.root).exists()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"fpp": 1}, {"rows_per_zone": 0}, {"sizing": "Exact"}, {"kind": "file"}, {"workers": 0}),
-        *({"commit_every": value} for value in (0, 1.5, None)),
-    ],
-    ids=str,
-)
-def test_parameters_that_make_no_sense_are_refused_before_anything_is_written(flat_lake, options):
-    with pytest.raises(InvalidArgumentError, match=f"{next(iter(options))} must be"):
-        zb.build_index(flat_lake.root, "user_id", **options)
-    assert not index_of(flat_lake.root).exists()
 
 
 def test_every_truncation_of_a_data_file_is_kept_and_said(built):
@@ -175,14 +154,6 @@ def test_a_footer_that_counts_wrong_is_kept_and_said(tmp_path, monkeypatch, clai
         assert "wrong.parquet" in result.files
         assert result.row_ranges.num_rows >= 3000 + 100
         assert zb.ReasonCode.FILE_NOT_INDEXED in {reason.code for reason in result.reasons}
-
-
-def test_a_data_set_that_is_gone_is_an_error(built, tmp_path):
-    lake, index = built
-    index.root.rename(tmp_path / "index")
-    lake.root.rename(tmp_path / "elsewhere")
-    with pytest.raises(DataFileError, match="must be a readable folder"):
-        index.search("user_id = 'x'")
 
 
 def test_a_file_replaced_by_a_folder(built):

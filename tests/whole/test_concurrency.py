@@ -21,7 +21,7 @@ import pytest
 
 import zonebloom as zb
 from tests.conftest import index_of
-from tests.depth import at_depth
+from tests.depth import IS_DEEP, at_depth
 from tests.lives import hundreds, lake_of, rows_of, write
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, DataFileError, IndexNotFoundError
 from zonebloom.indexing.apply import reserved_ids
@@ -261,12 +261,13 @@ def run(zygote):
     return together
 
 
-@pytest.mark.parametrize("where", ["local disk", "the S3 stand-in"])
-def test_eight_processes_commit_and_none_is_lost(lake, s3, run, figure, where):
+@pytest.mark.parametrize("where", ["local disk", "s3", *(["azure"] if IS_DEEP else [])])
+def test_eight_processes_commit_and_none_is_lost(lake, request, run, figure, where):
     """Each commit adds another local file, while a reader holds the first version."""
     place, options, commits = f"{lake}.index", None, COMMITS
     if where != "local disk":
-        place, options, commits = s3.url("index"), s3.options, COMMITS_THERE
+        store = request.getfixturevalue(where)
+        place, options, commits = store.url("index"), store.options, COMMITS_THERE
     reader = zb.build_index(lake, "k", rows_per_zone=10, index=place, storage_options=options)
     before = reader.search("k = 150").row_ranges
     run(lake, "commit_often", range(1, WRITERS + 1), commits=commits, index=place, options=options)

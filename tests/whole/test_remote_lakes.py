@@ -27,8 +27,9 @@ import pytest
 import s3fs
 
 import zonebloom as zb
+from tests.azure import Container
 from tests.conftest import Lake, make_rows
-from tests.depth import at_depth, some
+from tests.depth import IS_DEEP, at_depth, some
 from tests.s3 import Bucket, Request
 from zonebloom.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, StorageError
 from zonebloom.formats.lru_cache import LruCache
@@ -74,12 +75,12 @@ def parquet(table: pa.Table, row_group_size: int = 2048, **options) -> bytes:
     return sink.getvalue()
 
 
-def reopened(s3: Bucket) -> zb.Index:
+def reopened(s3: Bucket | Container) -> zb.Index:
     """The index of the folder `lake`, opened anew."""
     return zb.open_index(s3.url("lake"), storage_options=s3.options)
 
 
-def indexed(s3: Bucket, lake: Lake, columns: str | list[str] = "user_id", **options) -> zb.Index:
+def indexed(s3: Bucket | Container, lake: Lake, columns: str | list[str] = "user_id", **options) -> zb.Index:
     """The index of a lake that is uploaded as the folder `lake`."""
     options = {"rows_per_zone": 64, **options, "storage_options": s3.options}
     zb.build_index(s3.upload(lake.root, "lake"), columns, **options)
@@ -116,22 +117,57 @@ def test_all_places_of_an_index_are_asked_at_once(s3: Bucket, flat_lake: Lake):
     assert len(requests) == 4  # and one for the version
 
 
-@pytest.mark.parametrize(("partition_by_day", "kind"), [(False, "bloom"), (True, "both")])
-def test_a_remote_lake_answers_as_a_local_one(s3: Bucket, make_lake, partition_by_day, kind):
-    lake = make_lake((2500, 1000, 3000, 0, 700), partition_by_day=partition_by_day, row_group_size=1024)
-    url = s3.upload(lake.root, "a b/lake ü=1%20")
-    built = zb.build_index(url, ["user_id", "note"], rows_per_zone=64, kind=kind, storage_options=s3.options)
-    assert built.location == built.root == beside(url)
-    for index in (built, zb.open_index(url, storage_options=s3.options)):
-        assert_finds(index, lake.table, some_keys(lake))
-        result = index.search(zb.col("user_id") == key_of(lake, 100))
-        assert result.kept.zones <= 2 < result.total.zones
-        assert index.search("note IS NULL AND user_id = 'nobody'").kept.rows == 0
-        if partition_by_day:
-            expected = lake.table.filter(pc.equal(lake.table["day"], 2)).num_rows
-            assert index.to_table("day = 2").num_rows == expected
-    assert built.verify(sample=1.0).is_sound
-    assert zb.open_index(beside(url), storage_options=s3.options).version == 1
+@pytest.fixture(params=["s3", "azure"] if IS_DEEP else ["s3"])
+def store(request) -> Bucket | Container:
+    """An empty bucket of S3, or container of Azure."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.mark.parametrize(("partition_by_day", "kind"), some([(True, "both"), (False, "bloom")], 2))
+def test_a_remote_lake_lives_as_a_local_one(store, make_lake, partition_by_day, kind):
+    lake = make_lake((900, 500, 1000, 0, 300), partition_by_day=partition_by_day, row_group_size=256)
+    name, columns, options = "a b/lake ü=1%20", ["user_id", "note"], {"rows_per_zone": 64, "kind": kind}
+    url, path = store.upload(lake.root, name), lake.files[2]
+    here = zb.build_index(lake.root, columns, **options)
+    there = zb.build_index(url, columns, **options, storage_options=store.options)
+    assert there.location == there.root == beside(url)
+    assert zb.open_index(beside(url), storage_options=store.options).version == 1
+
+    def assert_equal(num_reasons: int = 0) -> None:
+        table = ds.dataset(lake.root, format="parquet", partitioning="hive").to_table()
+        keys = [table["user_id"][row].as_py() for row in (0, table.num_rows // 2, -1)]
+        for index in (there, zb.open_index(url, storage_options=store.options)):
+            assert_finds(index, table, keys)
+            assert_same(index.to_table("note IS NULL"), table.filter(pc.is_null(table["note"])))
+            assert index.locate("user_id", [*keys, "nobody"]) == here.locate("user_id", [*keys, "nobody"])
+            assert index.files_for("user_id", keys) == here.files_for("user_id", keys)
+            ours, result = (asked.search(zb.col("user_id") == keys[1]) for asked in (here, index))
+            assert (result.row_ranges, len(result.reasons)) == (ours.row_ranges, num_reasons)
+            assert num_reasons or result.kept.zones <= 2 < result.total.zones
+            assert num_reasons or index.search("note IS NULL AND user_id = 'nobody'").kept.rows == 0
+            if partition_by_day:
+                assert index.to_table("day = 2").num_rows == table.filter(pc.field("day") == 2).num_rows
+        for column in columns:
+            assert there.zone_table(column).to_arrow().equals(here.zone_table(column).to_arrow())
+
+    assert_equal()
+    for number, changed in enumerate((path.replace("part-2", "part-9"), path, path)):
+        if number < 2:
+            pq.write_table(make_rows(500, seed=9 + number), lake.root / changed, row_group_size=256)
+            store.put(f"{name}/{changed}", (lake.root / changed).read_bytes())
+        else:
+            (lake.root / changed).unlink()
+            store.delete(f"{name}/{changed}")
+        assert_equal(num_reasons=int(number < 2))
+        done = there.refresh()
+        assert done == here.refresh()
+        assert (done.num_files_added, done.num_files_dropped) == [(1, 0), (1, 1), (0, 1)][number]
+        assert_equal()
+    assert there.verify(sample=1.0).is_sound
+    zb.delete_index(url, storage_options=store.options)
+    assert len(store.keys()) == len(list(lake.root.rglob("*.parquet")))
+    with pytest.raises(IndexNotFoundError):
+        zb.open_index(url, storage_options=store.options)
 
 
 def test_one_file_and_a_list_of_files(s3: Bucket, flat_lake: Lake):
@@ -266,9 +302,9 @@ def test_a_file_that_changes_during_a_scan_is_never_mixed(s3: Bucket):
 # --- upkeep -----------------------------------------------------------------------------------------------------------
 
 
-def test_upkeep_of_a_remote_index(s3: Bucket, make_lake):
+def test_upkeep_of_a_remote_index(store, make_lake):
     lake = make_lake((3000, 3000))
-    index = indexed(s3, lake, rows_per_zone=8, optimize=False)
+    index = indexed(store, lake, rows_per_zone=8, optimize=False)
     assert index.indexed_columns()[0].segments.keys() == {"zones"}
     index.optimize()
     assert index.indexed_columns()[0].segments.keys() >= {"slices"}
@@ -280,8 +316,9 @@ def test_upkeep_of_a_remote_index(s3: Bucket, make_lake):
     assert index.vacuum(older_than=timedelta(days=1)).files == ()
     done = index.vacuum(older_than=timedelta(0))
     assert done.versions == (1, 2)
-    assert_finds(reopened(s3), lake.table, some_keys(lake))
-    assert len(s3.keys("_lake.zonebloom/columns/")) == 2
+    assert_finds(reopened(store), lake.table, some_keys(lake))
+    assert len(store.keys("_lake.zonebloom/columns/")) == 2
+    assert index.verify(sample=1.0).is_sound
 
 
 def test_small_columns_are_sliced_where_reads_are_dear(s3: Bucket, make_lake):
