@@ -24,11 +24,11 @@ from tests.conftest import index_of
 from tests.depth import IS_DEEP, at_depth
 from tests.lives import hundreds, lake_of, rows_of, write
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, DataFileError, IndexNotFoundError
-from zonebloom.indexing.apply import reserved_ids
 from zonebloom.indexing.versions import delete_index
-from zonebloom.storage.commit import commit_change, reserve_ids
+from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import read_fragments
 from zonebloom.storage.manifest import Manifest, list_versions, read_version
+from zonebloom.storage.reservation import reserved_ids
 from zonebloom.storage.transaction import Change, ColumnChange
 from zonebloom.stores.local import LocalStore
 from zonebloom.stores.open import open_store
@@ -201,8 +201,8 @@ def test_ids_of_a_writer_that_failed_are_not_given_to_two_others(lake):
     taken: list[range] = []
 
     def fail() -> None:
-        with reserved_ids(other, 3, 5):
-            taken.append(range(first := reserve_ids(other, 3, 2), first + 2))
+        with reserved_ids(other, 3, 5), reserved_ids(other, 3, 2) as first:
+            taken.append(range(first, first + 2))
             raise KeyboardInterrupt
 
     def meanwhile() -> None:
@@ -210,7 +210,8 @@ def test_ids_of_a_writer_that_failed_are_not_given_to_two_others(lake):
             fail()
 
     store.meanwhile = meanwhile
-    taken.append(range(first := reserve_ids(store, 3, 100), first + 100))
+    with reserved_ids(store, 3, 100) as first:
+        taken.append(range(first, first + 100))
     assert not set(taken[0]) & set(taken[1])
 
 

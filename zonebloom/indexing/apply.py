@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
 from typing import Any
@@ -21,21 +21,16 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.bloom import hashing
-from zonebloom.ground.errors import (
-    ColumnNotFoundError,
-    DataFileError,
-    InvalidArgumentError,
-    StorageError,
-    UnsupportedTypeError,
-)
+from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.indexing.fill import BuildPlan, Inspected, Runner, Threads, as_declared, check_any, default_workers
 from zonebloom.indexing.optimize import MOST_LOCATORS, optimize_column
 from zonebloom.indexing.plan import UNKNOWN_TYPE, Plan, options_of
 from zonebloom.indexing.progress import reporting
-from zonebloom.storage.commit import commit_change, release_ids, reserve_ids
+from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import Fragment
-from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions
+from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.options import BuildOptions, has_bloom
+from zonebloom.storage.reservation import reserved_ids
 from zonebloom.storage.segment import runs
 from zonebloom.storage.transaction import Change, ColumnChange
 from zonebloom.stores.store import Store, delete_all, undoing
@@ -135,26 +130,6 @@ def _first_change(plan: Plan, opened: Inspected, next_fragment_id: int) -> Chang
         unknown_paths=(*plan.new, *opened.skipped),
         next_fragment_id=next_fragment_id,
     )
-
-
-@contextmanager
-def reserved_ids(store: Store, next_fragment_id: int, count: int) -> Iterator[int]:
-    """Reserve `count` fragment ids for the block, and give the first; if the block raises, the ids are never used.
-
-    If there is no index yet, the ids are released, so that no file stays.
-    """
-    if not count:
-        yield next_fragment_id
-        return
-    first = reserve_ids(store, next_fragment_id, count)
-    try:
-        yield first
-    except BaseException:
-        with suppress(StorageError):  # the caller's error is raised
-            if not list_versions(store):
-                release_ids(store, first)
-                store.prune()
-        raise
 
 
 def _typed(entry: ColumnEntry, schema: pa.Schema) -> ColumnEntry:
