@@ -122,21 +122,22 @@ class ParquetDataset(DatasetSnapshot):
 
         A store without folders is listed at once, if all files are wanted.
         """
-        if self.is_remote and (wanted is None or partitions.agrees(folder, wanted)):
-            yield from self._listed(folder, known_names)
-            return
-        files, folders = self.store.level(folder, is_hidden)
-        if self.is_remote:
-            files = [file for file in files if file[1].size]
-            if LOG_FOLDER in folders:
-                list(self._listed(f"{folder}{LOG_FOLDER}/"))
-        elif not TABLE_MARKS.isdisjoint(folders) and table_kind(self.absolute(folder)) is not None:
-            raise table_among_files(self.absolute(folder))
-        yield from files
-        for name in folders:
-            below = f"{folder}{name}/"
-            if not is_hidden(name) and (wanted is None or partitions.may_hold(below, wanted)):
-                yield from self._below(below, wanted)
+        pending = [folder]
+        while pending:
+            folder = pending.pop()
+            if self.is_remote and (wanted is None or partitions.agrees(folder, wanted)):
+                yield from self._listed(folder, known_names)
+                continue
+            files, folders = self.store.level(folder, is_hidden)
+            if self.is_remote:
+                files = [file for file in files if file[1].size]
+                if LOG_FOLDER in folders:
+                    list(self._listed(f"{folder}{LOG_FOLDER}/"))
+            elif not TABLE_MARKS.isdisjoint(folders) and table_kind(self.absolute(folder)) is not None:
+                raise table_among_files(self.absolute(folder))
+            yield from files
+            inner = (f"{folder}{name}/" for name in folders if not is_hidden(name))
+            pending += [below for below in inner if wanted is None or partitions.may_hold(below, wanted)]
 
     def _listed(self, folder: str, known_names: Iterable[str] = ()) -> Iterator[tuple[str, Fingerprint]]:
         """The data files in `folder` and below, by one listing of an object store."""
