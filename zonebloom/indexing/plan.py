@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
@@ -27,19 +26,15 @@ from zonebloom.ground.errors import DataFileError, InvalidArgumentError
 from zonebloom.storage.fragments import FragmentTable, is_in_runs
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.options import IndexOptions
-from zonebloom.storage.segment import SegmentEntry, column_folder, covered_by
+from zonebloom.storage.segment import covered_by
 from zonebloom.storage.snapshot import Snapshot
 from zonebloom.stores.fingerprint import Fingerprint
-from zonebloom.stores.store import Store
 
 Mode = Literal["incremental", "quick", "full"]
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """One file or folder, or several."""
 UNKNOWN_TYPE = pa.null()
 """Placeholder for the type of a new column until the data files are opened."""
-
-_ASKED_ALONE = 4
-"""Up to this many segments of a column, sizes are requested one by one; more segments are listed."""
 
 
 def listed_paths(paths: Paths) -> list[str | os.PathLike[str]]:
@@ -97,11 +92,11 @@ class Scope:
 
     def list(self, dataset: DatasetSnapshot, snapshot: Snapshot) -> dict[str, Fingerprint]:
         """The current files of the scope; nothing else is listed."""
-        if self.paths is not None:
-            return dataset.list_under(self.paths)
+        if self.is_whole:
+            return dataset.list(snapshot.paths_to_list_by)
         if self.partitions is not None:
             return dataset.list_partitions(self.partitions)
-        return dataset.list(snapshot.paths_to_list_by)
+        return dataset.list_under(self.paths or ())
 
     def fragments(self, fragments: FragmentTable) -> FragmentTable:
         """The fragments of the scope."""
@@ -213,7 +208,7 @@ def plan_refresh(
             )
         mode = "full"
     present = snapshot.manifest.columns
-    bad = frozenset() if mode == "quick" else _damaged(snapshot, check=check)
+    bad = frozenset() if mode == "quick" else snapshot.unsound_segments(check=check)
     segments = [segment for entry in present for segment in entry.segments]
     fragments = scope.fragments(snapshot.fragments)
     positions = fragments.compare(listing)
@@ -263,30 +258,3 @@ def _gaps(columns: Iterable[ColumnEntry], kept: FragmentTable) -> dict[int, froz
         for fragment_id in ids[(kept.num_rows > 0) & ~is_seen].tolist():
             gaps[fragment_id].add(entry.name)
     return {fragment_id: frozenset(names) for fragment_id, names in gaps.items()}
-
-
-# --- damage -----------------------------------------------------------------------------------------------------------
-
-
-def _damaged(snapshot: Snapshot, *, check: bool) -> frozenset[str]:
-    """Paths of segments that are missing, have a wrong length, or are known to be damaged; `check` reads all bytes."""
-    damaged = set(snapshot.damaged_segments)
-    for entry in snapshot.manifest.columns:
-        sizes = _sizes(snapshot.store, entry.name, entry.segments)
-        damaged |= {segment.path for segment in entry.segments if sizes.get(segment.path) != segment.num_bytes}
-        if check:
-            reader = snapshot.reader(entry.name, entry.segments)
-            reader.verify()
-            damaged |= reader.damaged_segments
-    return frozenset(damaged)
-
-
-def _sizes(store: Store, column: str, segments: Sequence[SegmentEntry]) -> dict[str, int]:
-    """Sizes of the existing files among `segments`; many are listed, because one request lists a thousand."""
-    if len(segments) > _ASKED_ALONE:
-        return {path: file.size for path, file in store.files(column_folder(column)).items()}
-    sizes = {}
-    for segment in segments:
-        with suppress(FileNotFoundError):
-            sizes[segment.path] = store.size(segment.path)
-    return sizes

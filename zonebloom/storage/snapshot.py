@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _READ_WHOLE = "rows that it describes are read whole"
+_ASKED_ALONE = 4
+"""Up to this many segments, sizes are requested one by one; more segments are listed."""
 _KEYS_PER_PAGE = 1000
 """Of a listing of most object stores."""
 _FEW_HASHES, _MOST_LIKELY_BYTES = 16, 2 << 20
@@ -183,6 +185,27 @@ class Snapshot:
     def damaged_segments(self) -> frozenset[str]:
         """Paths of the segments that were found to be damaged so far."""
         return frozenset[str]().union(*(column.damaged_segments for column in list(self._columns.values())))
+
+    def unsound_segments(self, *, check: bool) -> frozenset[str]:
+        """Paths of segments that are missing, of a wrong length, or known to be damaged; `check` reads all bytes."""
+        segments = [segment for entry in self.manifest.columns for segment in entry.segments]
+        sizes = self._sizes([segment.path for segment in segments])
+        unsound = {segment.path for segment in segments if sizes.get(segment.path) != segment.num_bytes}
+        for entry in self.manifest.columns if check else ():
+            reader = self.reader(entry.name, entry.segments)
+            reader.verify()
+            unsound |= reader.damaged_segments
+        return self.damaged_segments | unsound
+
+    def _sizes(self, paths: Sequence[str]) -> dict[str, int]:
+        """Sizes of the existing files among `paths`; many are listed, because one request lists a thousand."""
+        if len(paths) > _ASKED_ALONE:
+            return {path: file.size for path, file in self.store.files("columns").items()}
+        sizes = {}
+        for path in paths:
+            with suppress(FileNotFoundError):
+                sizes[path] = self.store.size(path)
+        return sizes
 
     def warn_of_damage(self) -> None:
         """Warn of all damage found so far, once for each message; called after filters were probed."""
