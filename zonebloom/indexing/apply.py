@@ -126,7 +126,7 @@ def _first_change(plan: Plan, opened: Inspected, next_fragment_id: int) -> Chang
         removed_lists=plan.snapshot.damaged_lists,
         schema=schema,
         is_schema_whole=plan.is_rebuild and schema is not None,
-        dataset=plan.dataset.to_json(plan.snapshot.store.location) if is_described else None,
+        dataset=plan.dataset if is_described else None,
         unknown_paths=(*plan.new, *opened.skipped),
         next_fragment_id=next_fragment_id,
     )
@@ -192,11 +192,8 @@ class Steps:
         steps = _cut(items, commit_every)
         for number, step in enumerate(steps):
             built = self._build(step, on_rows)
-            built_ids = {fragment.fragment_id for fragment, _ in step}.intersection(self.new).difference(self.failed)
-            added = [fragment for fragment, _ in step if fragment.fragment_id in built_ids]
-            if self.version.version == 0 and not added and len(steps) == 1:
-                delete_all(self.store, _files(built))
-                raise DataFileError("at least one data file must be readable", got=next(iter(self.failed.values())))
+            readable = self.new - self.failed.keys()
+            added = [fragment for fragment, _ in step if fragment.fragment_id in readable]
             change = self._change(built, step, added, is_first=not number, is_last=number + 1 == len(steps))
             self.version = commit_change(self.store, self.version, change)
             self.added += added
@@ -237,6 +234,8 @@ class Steps:
             unfit = result.unfit[name].union(*(range(start, stop) for start, stop in before.unfit))
             built[name] = replace(before, segments=(*before.segments, *result.segments[name]), unfit=runs(unfit))
         self.failed |= result.failed
+        if self.version.version == 0 and not self.new - self.failed.keys():
+            raise DataFileError("at least one data file must be readable", got=next(iter(self.failed.values())))
 
     def _change(
         self,

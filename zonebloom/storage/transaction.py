@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.schema_evolution import unified
 from zonebloom.ground.errors import ConcurrentCommitError
@@ -69,8 +70,8 @@ class Change:
     """Schema of the added files, without partition columns; the whole schema of a table."""
     is_schema_whole: bool = False
     """Whether `schema` is the schema of all files. If so, columns that no file has any longer are removed."""
-    dataset: Mapping[str, Any] | None = None
-    """The description of the data set, if it has changed."""
+    dataset: DatasetSnapshot | None = None
+    """The data set, if its description has changed."""
     unknown_paths: tuple[str, ...] = ()
     """Files of the data set without fragments; their folders give partition columns too."""
     next_fragment_id: int = 0
@@ -193,7 +194,9 @@ class Rebase:
     def _described(self) -> tuple[pa.Schema, dict[str, Any]]:
         """Schema and data set of the following version; its partition columns come from all its files."""
         current, change = self.current, self.change
-        dataset = {**current.dataset, **(change.dataset or {})}
+        dataset = dict(current.dataset)
+        if change.dataset is not None:
+            dataset |= change.dataset.to_json(self.store.location)
         if dataset["kind"] != "parquet":
             return change.schema or current.schema, dataset
         if change.schema is None and not change.removed and not change.unknown_paths:
