@@ -26,14 +26,16 @@ Partitions = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
 def partition_values(path: str) -> dict[str, str | None]:
     """The `key=value` folders of a relative path, percent-decoded; null for the default partition.
 
-    >>> partition_values("day=3/city=S%C3%A3o/a%3Db=1=2/=4/x/part-0=5")
+    Of two folders with one key the first counts, as for pyarrow and DuckDB.
+
+    >>> partition_values("day=3/city=S%C3%A3o/a%3Db=1=2/=4/x/day=7/part-0=5")
     {'day': '3', 'city': 'São', 'a=b': '1=2'}
     """
     values: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:
         key, separator, value = folder.partition("=")
         if separator and key:
-            values[unquote(key)] = None if value == NULL_FOLDER else unquote(value)
+            values.setdefault(unquote(key), None if value == NULL_FOLDER else unquote(value))
     return values
 
 
