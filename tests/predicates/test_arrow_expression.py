@@ -106,6 +106,9 @@ def test_floats_that_is_in_compares_by_bits_are_opaque(value):
         again = to_expression(parse_predicate(expression), table.schema)
         assert outcomes(table, again) == outcomes(table, expression)
     assert isinstance(tree_of(f("a").isin(pa.array([32768], pa.float16()))), Piece), "pyarrow finds 32767 of int16"
+    days = pa.array([dt.date(2020, 1, 1), dt.date(1, 1, 1)])
+    assert isinstance(tree_of(f("a").isin(days)), Piece), "pyarrow finds 2020-01-01 05:00 of timestamp[ns]"
+    assert isinstance(tree_of(f("a").isin(days[:1])), IsIn)
 
 
 def test_an_expression_of_bytes_that_are_no_text_has_a_text():

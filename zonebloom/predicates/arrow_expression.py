@@ -26,6 +26,8 @@ from zonebloom.predicates.tree import And, Or, Predicate, check_depth, fold
 
 _MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)  # null_matching_behavior of is_in, as its options are serialized
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+_NS_MILLIS = 2**63 // 10**6
+"""Milliseconds from 1970 to the last one of a timestamp in nanoseconds."""
 
 
 def _text(expression: pc.Expression) -> str:
@@ -177,12 +179,16 @@ def _is_special(values: pa.Array) -> bool:
 
     ``is_in`` hashes: NaN matches NaN, and a zero matches only the zero of the same sign. It also casts the values to
     the column's type. A double too large for a float32 becomes infinite, infinity becomes an integer, and a float16
-    becomes the nearest integer. For views pyarrow 26 gives wrong answers.
+    becomes the nearest integer. If a day is beyond timestamps in ns, it casts times to days, so that an hour is in the
+    list of its day. For views pyarrow 26 gives wrong answers.
     """
     if isinstance(values, pa.DictionaryArray):
         return _is_special(values.dictionary)
     if values.type in (pa.string_view(), pa.binary_view(), pa.float16()):
         return True
+    if pa.types.is_date(values.type):
+        millis = values.drop_null().cast(pa.date64()).view(pa.int64()).to_numpy()
+        return bool(((millis > _NS_MILLIS) | (millis < -_NS_MILLIS)).any())
     if not pa.types.is_floating(values.type):
         return False
     floats = values.drop_null().to_numpy(zero_copy_only=False).astype(np.float64)
