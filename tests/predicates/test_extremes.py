@@ -134,7 +134,7 @@ def test_a_thousand_levels_are_evaluated_and_more_are_refused_by_name(tmp_path):
             found = index.to_table(made(1000))["k"].to_pylist()
             assert found == sorted({7, *range(0, 1000, 2)})
             for levels, ask in ((1001, index.to_table), (many, index.search)):
-                with pytest.raises(PredicateError, match=f"at most 1000 levels deep, got {levels}"):
+                with pytest.raises(PredicateError, match="at most 1000 levels deep"):
                     ask(made(levels))
         negated = functools.reduce(lambda condition, _: ~condition, range(many), pc.field("k") == 7)
         with pytest.raises(PredicateError, match=f"at most 1000 levels deep, got {many}"):

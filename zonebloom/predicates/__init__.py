@@ -9,7 +9,7 @@ module                what lives there
 ``columns``           `col`, the way to write a predicate in Python
 ``literals``          literals and collections of any library, converted without loss
 ``sql_equality``      ``column = literal``, the most common SQL text, without the parser
-``sql``               SQL text to tree; ``sql_literals`` has its literals, ``sql_nesting`` deep ones
+``sql``               SQL text to tree; ``sql_literals`` has its literals
 ``arrow_expression``  pyarrow Expression to `Condition`; ``arrow_pickle`` decodes its pickle
 ``simplify``          ORs of equalities to one IN list
 ``sql_writer``        tree to text for people

@@ -15,21 +15,16 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.ground.threads import on_deep_stack
 from zonebloom.predicates.tree import CHUNK, MAX_DEPTH, balanced, fold
 
-_STACK_BYTES = 64 << 20
-"""Bytes: room for about 250 000 levels of calls of about 250 bytes (pyarrow 26 on x86-64); unused ones cost nothing."""
-_STACKS = threading.Lock()
-"""`threading.stack_size` is one setting for all threads."""
 _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 _ASSOCIATIVE = frozenset({"and", "and_kleene", "or", "or_kleene"})
 
@@ -146,7 +141,8 @@ def take_apart(expression: pc.Expression) -> Tree:
         example because it names a field by position.
     """
     try:
-        written = pa.ipc.open_file(pa.py_buffer(_serialized(expression))).get_batch(0)
+        serialized = on_deep_stack(expression.__reduce__)[1][0]  # on 8 MiB pyarrow crashes at 40 000 levels
+        written = pa.ipc.open_file(pa.py_buffer(serialized)).get_batch(0)
         entries, batch = _metadata(written.schema), _without_large_nulls(written)
         if batch is not written:
             expression = _restored(entries, batch.columns)
@@ -174,18 +170,6 @@ def _without_large_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
         for column, is_it in zip(batch, is_large_null, strict=True)
     ]
     return pa.record_batch(columns, batch.schema.names)
-
-
-def _serialized(expression: pc.Expression) -> bytes:
-    """The pickle's bytes; pyarrow recurses in C++, and crashes at 40 000 levels on a stack of 8 MiB."""
-    with _STACKS:
-        usual = threading.stack_size(_STACK_BYTES)
-        try:
-            with ThreadPoolExecutor(1) as pool:
-                serialized: bytes = pool.submit(expression.__reduce__).result()[1][0]
-        finally:
-            threading.stack_size(usual)
-    return serialized
 
 
 def _operands(node: Node) -> Sequence[Node]:

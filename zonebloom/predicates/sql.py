@@ -12,20 +12,20 @@ Design: docs/design/conditions.md#sql.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import sqlglot.errors
-from sqlglot import Token, exp
+from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokens import Tokenizer
 
 from zonebloom.ground.errors import PredicateError
+from zonebloom.ground.threads import on_deep_stack
 from zonebloom.predicates.leaves import Comparison, Equals, IsIn, IsNull, Like
 from zonebloom.predicates.sql_literals import arrow_type, literal_of
-from zonebloom.predicates.sql_nesting import Nesting
 from zonebloom.predicates.terms import CallTerm, CastTerm, LiteralTerm, Term
-from zonebloom.predicates.tree import And, Not, Or, Predicate
+from zonebloom.predicates.tree import MAX_DEPTH, And, Not, Or, Predicate
 
 SUPPORTED = (
     "= == != <> < <= > >= <=> BETWEEN IN LIKE ILIKE IS [NOT] NULL, IS [NOT] DISTINCT FROM, AND OR NOT, CAST, "
@@ -34,6 +34,9 @@ SUPPORTED = (
 """The operators and functions of the language, for error messages."""
 
 _SHOWN = 80
+_MAX_CALLS = 40
+"""Functions and casts around a column or literal at most: what evaluates them recurses."""
+_TOO_DEEP = f"a condition must nest at most {MAX_DEPTH} levels deep, and {_MAX_CALLS} levels of functions and casts"
 
 
 class _Tokenizer(Tokenizer):
@@ -85,11 +88,10 @@ _STUMBLES = [
 
 def _sql_predicate(text: str) -> Predicate:
     try:
-        tokens = _Sql().tokenize(text)
-        nesting = Nesting(tokens)
-        if nesting.is_parsed_whole:
-            return _parsed(tokens, text)
-        return nesting.predicate(lambda piece: _parsed(piece, text))
+        try:
+            return _parsed(text)
+        except RecursionError:  # at some 50 levels
+            return on_deep_stack(lambda: _parsed(text))
     except sqlglot.errors.ParseError as error:
         raise PredicateError(_parse_message(text, error)) from None
     except sqlglot.errors.TokenError:  # its message is about sqlglot's own state
@@ -99,12 +101,11 @@ def _sql_predicate(text: str) -> Predicate:
             f"the condition cannot be read as SQL: {_shown(text)}", do=_one_line(str(error))
         ) from error
     except RecursionError:
-        raise PredicateError("a condition must not nest so deeply", got=_shown(text)) from None
+        raise PredicateError(_TOO_DEEP, got=_shown(text)) from None
 
 
-def _parsed(tokens: Sequence[Token], text: str) -> Predicate:
-    """The predicate of a piece of `text`."""
-    trees = _Sql().parser().parse(list(tokens), text)
+def _parsed(text: str) -> Predicate:
+    trees = _Sql().parse(text)
     if len(trees) != 1 or trees[0] is None:
         raise sqlglot.errors.SqlglotError(f"it must be one condition, got {len(trees)}")
     return SqlReader().predicate(trees[0])
@@ -257,8 +258,10 @@ class SqlReader:
         is_like = Like(self.term(node.this), pattern, escape=escape, ignore_case=isinstance(node, exp.ILike))
         return Not(is_like) if node.args.get("negate") else is_like
 
-    def term(self, node: exp.Expr) -> Term:
-        """The value `node`."""
+    def term(self, node: exp.Expr, level: int = 0) -> Term:
+        """The value `node`, in `level` functions and casts."""
+        if level > _MAX_CALLS:
+            raise PredicateError(_TOO_DEEP, got=_shown(node.sql("spark")))
         node = _bare(node)
         if (name := column_name(node)) is not None:
             return name
@@ -267,11 +270,11 @@ class SqlReader:
             return LiteralTerm(value)
         if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
             _only(node, "this", "to", "_type")
-            return CastTerm(self.term(node.this), arrow_type(node.to))
+            return CastTerm(self.term(node.this, level + 1), arrow_type(node.to))
         if type(node) in _CALLED:
             _only(node, "this", "expressions")
             arguments = [node.this, *node.expressions]
-            return CallTerm(_CALLED[type(node)], tuple(self.term(argument) for argument in arguments))
+            return CallTerm(_CALLED[type(node)], tuple(self.term(argument, level + 1) for argument in arguments))
         _refuse(node)
 
     def literal(self, node: exp.Expr) -> Any:
