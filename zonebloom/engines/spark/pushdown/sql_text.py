@@ -178,7 +178,7 @@ class _Reader(SqlReader):
         """<=> NULL, which Spark distinguishes from IS NULL."""
         return EqualsNull(term)
 
-    def term(self, node: exp.Expr) -> Term:
+    def term(self, node: exp.Expr, level: int = 0) -> Term:  # noqa: ARG002 - none around it
         """A column or a literal."""
         name = column_name(node)
         return LiteralTerm(self.literal(node)) if name is None else name
