@@ -176,7 +176,9 @@ class Delta(Events):
         for key in self.s3.keys("table/") if self.s3 else ():
             (self.folder / key).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / key).write_bytes(self.s3.get(key))
-        delta_log.delete_rows(self.root, delta_log.actions(self.root, "add")[0], offsets, self.hides_by)
+        adds = delta_log.actions(self.root, "add")
+        now = [add for add in adds if add["path"] == adds[0]["path"]][-1]
+        delta_log.delete_rows(self.root, now, offsets, self.hides_by)
         if self.s3:
             self.s3.upload(self.root, "table")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zonebloom as zb
+from tests.fuzz.conditions import SPARK, as_sql, random_condition
 from zonebloom.engines.spark.pushdown.sql_text import predicate_of_text
 from zonebloom.engines.spark.pushdown.translate import bound
 from zonebloom.engines.spark.pushdown.types import Binder
@@ -23,7 +23,6 @@ from zonebloom.engines.spark.scan.splits import Reading, Split
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.search.query import Query
 
-UTC = dt.UTC
 ROWS_PER_FILE, ROWS_PER_ZONE = 400, 50
 CITIES = ("a%2Fb", "x y", "100%25", "ü [*]", "__HIVE_DEFAULT_PARTITION__")
 ODD = "o'dd `na.me`"
@@ -85,49 +84,11 @@ def write_odd_lake(root: Path) -> Path:
     return root
 
 
-def as_sql(value: Any) -> str:
-    """A literal that Spark reads as `value`."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, str):
-        return "'{}'".format(value.replace("\\", "\\\\").replace("'", "\\'"))
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    if isinstance(value, float):
-        return f"DOUBLE('{value}')"
-    if isinstance(value, dt.datetime):
-        kind, offset = ("TIMESTAMP_NTZ", "") if value.tzinfo is None else ("TIMESTAMP", "+00:00")
-        return f"{kind} '{value.replace(tzinfo=None).isoformat(' ')}{offset}'"
-    return f"DATE '{value}'" if isinstance(value, dt.date) else str(value)
-
-
-def conditions(rows: pa.Table, count: int, seed: int) -> Iterator[str]:
-    """Random SQL over the columns of the odd lake, with literals that are there and others."""
-    rng = random.Random(seed)
-    names = [*INDEXED, "day", "city", "n"]
-
-    def leaf() -> str:
-        name = rng.choice(names)
-        column = f"`{name.replace('`', '``')}`"
-        values = [rows[name][rng.randrange(len(rows))].as_py() for _ in range(3)]
-        values = [value.astimezone(UTC) if getattr(value, "tzinfo", None) else value for value in values]
-        if rng.random() < 0.1:
-            values[0] = None
-        kind = rng.choice(["=", "=", "=", "<=>", "IN", "IN", "NOT IN", "<>", "IS NULL", "IS NOT NULL", ">=", "<"])
-        if kind.startswith("IS"):
-            return f"{column} {kind}"
-        if kind.endswith("IN"):
-            return f"{column} {kind} ({', '.join(map(as_sql, values))})"
-        return f"{column} {kind} {as_sql(values[0])}" if rng.random() < 0.9 else f"{as_sql(values[0])} {kind} {column}"
-
-    for _ in range(count):
-        first, two, three = leaf(), leaf(), leaf()
-        yield rng.choice(
-            [
-                *(first, first, f"{first} AND {two}", f"{first} OR {two}"),
-                *(f"NOT ({first}) AND ({two} OR {three})", f"({first} OR {two}) AND {three}"),
-            ]
-        )
+def conditions(rows: pa.Table, count: int, seed: int) -> list[str]:
+    """Random SQL of Spark over the columns of the odd lake, with literals that are there."""
+    chance = random.Random(seed)
+    columns = {(name,): chance.sample(rows[name].to_pylist(), 20) for name in (*INDEXED, "day", "city", "n")}
+    return [as_sql(random_condition(chance, columns, depth=2), SPARK) for _ in range(count)]
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import zonebloom as zb
 from zonebloom.engines.spark.scan.readers import escaped, url_of
 
 
@@ -15,6 +17,13 @@ def write(path: Path, columns: pa.Table | dict[str, Any], **options: Any) -> Non
     """A Parquet file, in a folder that may be new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **options)
+
+
+def indexed(root: Path, files: Mapping[Any, Any], columns: str | list[str], **options: Any) -> zb.Index:
+    """The index of a folder with a file of each name."""
+    for name, held in files.items():
+        write(root / f"{name}.parquet", held)
+    return zb.build_index(root, columns, **options)
 
 
 def shown(frame: Any) -> list[str]:
@@ -63,3 +72,19 @@ def of_lake(lake: Any, conditions: list[str], way: str) -> dict[str, list[str]]:
     """For each condition the rows that the lake gives."""
     rows = rows_of_each([lake.where(condition, method=way) for condition in conditions])
     return dict(zip(conditions, rows, strict=True))
+
+
+def assert_as_plain(session: Any, root: Path, conditions: list[Any], *ways: str) -> list[list[str]]:
+    """On each of `ways` a lake gives the rows of a plain read for each condition; these rows."""
+    from zonebloom.spark import ZoneBloom
+
+    lake, plain = ZoneBloom(session).read(str(root)), plain_read(session, root)
+    are_texts = all(isinstance(condition, str) for condition in conditions)
+    expected = (
+        [*of_plain_read(plain, conditions).values()]
+        if are_texts
+        else rows_of_each([plain.where(c) for c in conditions])
+    )
+    for way in ways:
+        assert rows_of_each([lake.where(condition, method=way) for condition in conditions]) == expected, way
+    return expected

@@ -25,10 +25,11 @@ from pyspark.sql import types
 
 import zonebloom as zb
 from tests.depth import IS_DEEP, deep_only, some
+from tests.fuzz.conditions import spark_literal
 from tests.newer import has, need
 from tests.spark.cluster import changed
-from tests.spark.odd_lake import ODD, as_sql, odd_rows
-from tests.spark.rows import of_lake, of_plain_read, plain_read, rows_of_each, shown, write
+from tests.spark.odd_lake import ODD, odd_rows
+from tests.spark.rows import assert_as_plain, indexed, of_lake, of_plain_read, plain_read, rows_of_each, shown, write
 from zonebloom.engines.spark.executors import changed_setting
 from zonebloom.engines.spark.pushdown.metadata import CHAR
 from zonebloom.engines.spark.pushdown.translate import keys_condition
@@ -65,10 +66,10 @@ def test_an_index_elsewhere_is_of_the_data_that_is_named(any_spark, small_lake, 
 ROW = odd_rows(0, np.random.default_rng(5)).to_pylist()[90]
 """The first row but one of the first file whose time is local in Berlin after clocks went forward."""
 BERLIN = ROW["seen"].astimezone(ZoneInfo("Europe/Berlin"))
-TEXTS = {name: as_sql(ROW[name]) for name in ("id", "name", "price", "born", "local", "trace", "tiny", "huge")}
+TEXTS = {name: spark_literal(ROW[name]) for name in ("id", "name", "price", "born", "local", "trace", "tiny", "huge")}
 TEXTS |= {
-    "odd": as_sql(ROW[ODD]),
-    "seen": as_sql(ROW["seen"].astimezone(dt.UTC)),
+    "odd": spark_literal(ROW[ODD]),
+    "seen": spark_literal(ROW["seen"].astimezone(dt.UTC)),
     "berlin": f"{BERLIN:%Y-%m-%d %H:%M:%S}",
     "day": f"{ROW['born']}",
     "short": f"{ROW['born'].year}-{ROW['born'].month}-{ROW['born'].day}",
@@ -178,7 +179,7 @@ def test_columns_and_predicates_are_understood(any_spark, odd_lake):
         (column == name, f"name = '{name}'"),
         ((column == name) | (column == "no") & column.is_null(), f"name = '{name}' OR name = 'no' AND name IS NULL"),
         (column.isin([name, "o'\\"]) & ~(zb.col("n") == 5), f"name = '{name}' AND NOT n = 5"),
-        *((zb.col(of) == ROW[of], f"{of} = {as_sql(ROW[of])}") for of in ("local", "huge", "trace")),
+        *((zb.col(of) == ROW[of], f"{of} = {spark_literal(ROW[of])}") for of in ("local", "huge", "trace")),
         (zb.col("seen") == ROW["seen"], f"seen = {TEXTS['seen']}"),
         (zb.col("pair.a") == 90, "pair.a = 90"),
         (zb.col(ODD) == ROW[ODD], f"`o'dd ``na.me``` = {TEXTS['odd']}"),
@@ -195,14 +196,10 @@ def test_columns_and_predicates_are_understood(any_spark, odd_lake):
 
 def test_integers_of_64_bits_are_evaluated(any_spark, tmp_path):
     numbers = [2**63 - 1, -(2**63 - 1), 4109125379036153425, -4109125379036153425, -(2**63)]
-    for number in numbers:
-        write(tmp_path / f"{number}.parquet", {"n": [number]})
-    zb.build_index(tmp_path, ["n"])
-    lake, plain = ZoneBloom(any_spark).read(str(tmp_path)), plain_read(any_spark, tmp_path)
-    asked = [
-        f"n {comparison}" for n in [*numbers, 2**63] for comparison in (f"= {n}", f"IN ({n}, 4109125379036153426)")
-    ]
-    assert of_lake(lake, asked, "auto") == of_plain_read(plain, asked)
+    indexed(tmp_path, {number: {"n": [number]} for number in numbers}, "n")
+    comparisons = [f"n {text}" for n in [*numbers, 2**63] for text in (f"= {n}", f"IN ({n}, 4109125379036153425)")]
+    assert_as_plain(any_spark, tmp_path, comparisons, "auto")
+    lake = ZoneBloom(any_spark).read(str(tmp_path))
     assert all(kept(lake, f"n = {number}").files == 1 for number in numbers[:4])
 
 
@@ -211,20 +208,11 @@ def test_a_text_that_looks_like_a_column_is_one_or_the_other(any_spark, tmp_path
     """Columns print texts and names alike on Connect: Spark says which was meant."""
     from pyspark.sql import functions as f
 
-    write(tmp_path / "a.parquet", {"a": ["b", "x"], "b": ["q", "x"]})
-    write(tmp_path / "b.parquet", {"a": ["z", "z) OR =(a, x"], "b": ["z", "y"]})
-    zb.build_index(tmp_path, ["a", "b"])
-    lake, plain = ZoneBloom(any_spark).read(str(tmp_path)), plain_read(any_spark, tmp_path)
-    asked = [
-        f.col("a") == "b",
-        f.col("a") == f.col("b"),
-        f.col("a") == "z) OR =(a, x",
-        (f.col("a") == "z") | (f.col("a") == "x, y"),
-        f.col("a").isin("b, x", "z"),
-    ]
-    expected = rows_of_each([plain.where(value) for value in asked])
-    for way in WAYS:
-        assert rows_of_each([lake.where(value, method=way) for value in asked]) == expected, way
+    rows = {"a": ["b", "x"], "b": ["q", "x"]}, {"a": ["z", "z) OR =(a, x"], "b": ["z", "y"]}
+    indexed(tmp_path, dict(enumerate(rows)), ["a", "b"])
+    a = f.col("a")
+    asked = [a == "b", a == f.col("b"), a == "z) OR =(a, x", (a == "z") | (a == "x, y"), a.isin("b, x", "z")]
+    assert_as_plain(any_spark, tmp_path, asked, *WAYS)
 
 
 SETTINGS = [
@@ -325,29 +313,22 @@ def test_literals_of_predicates_are_those_of_python_or_an_error(spark, tmp_path)
 
 @deep_only
 def test_settings_of_the_parser_lose_no_row(spark, tmp_path):
-    for number, literal in enumerate(["b", "it's", "its", "x\n", "x\\n", "1", "01", "B", "n", "x", "is", "xn"]):
-        write(tmp_path / f"{number}.parquet", {"a": [literal], "b": [literal if number % 2 else "b"]})
-    zb.build_index(tmp_path, ["a", "b"])
-    lake, plain = ZoneBloom(spark).read(str(tmp_path)), plain_read(spark, tmp_path)
+    texts = ["b", "it's", "its", "x\n", "x\\n", "1", "01", "B", "n", "x", "is", "xn"]
+    rows = ({"a": [text], "b": [text if number % 2 else "b"]} for number, text in enumerate(texts))
+    indexed(tmp_path, dict(enumerate(rows)), ["a", "b"])
     for number, (setting, value, condition) in enumerate(SETTINGS):
-        ways = [way for way in WAYS[:3] if way != WAYS[number % 3]]
         with changed(spark, setting, value):
-            frames = [plain.where(condition), *(lake.where(condition, method=way) for way in ways)]
-            expected, *actual = rows_of_each(frames)
-        assert actual == [expected] * 2, (setting, value, condition, ways)
+            assert_as_plain(spark, tmp_path, [condition], *(way for way in WAYS[:3] if way != WAYS[number % 3]))
 
 
 def test_a_column_whose_name_may_be_a_function_loses_no_row(spark, tmp_path):
     me = spark.sql("SELECT current_user()").collect()[0][0]
-    write(tmp_path / "a.parquet", {"user": ["a", "b"]})
-    write(tmp_path / "b.parquet", {"user": [me, "c"]})
-    zb.build_index(tmp_path, ["user"])
-    lake, plain = ZoneBloom(spark).read(str(tmp_path)), plain_read(spark, tmp_path)
-    asked = [f"user = '{me}'", f"`user` = '{me}'", f"user IN ('{me}', 'x')"]
+    indexed(tmp_path, {"a": {"user": ["a", "b"]}, "b": {"user": [me, "c"]}}, "user")
     for reserved in ("true", "false"):
         with changed(spark, "spark.sql.ansi.enforceReservedKeywords", reserved):
-            assert of_lake(lake, asked, "auto") == of_plain_read(plain, asked), reserved
-    assert kept(lake, "`user` = 'a'").files == 1
+            asked = [f"user = '{me}'", f"`user` = '{me}'", f"user IN ('{me}', 'x')"]
+            assert_as_plain(spark, tmp_path, asked, "auto")
+    assert kept(ZoneBloom(spark).read(str(tmp_path)), "`user` = 'a'").files == 1
 
 
 @deep_only
@@ -356,25 +337,18 @@ def test_nan_as_a_literal_is_found_on_each_way(any_spark, tmp_path):
     from pyspark.sql import functions as f
 
     nan = float("nan")
-    for number, values in enumerate([[1.5, 2.0], [nan, 3.0]]):
-        write(tmp_path / f"{number}.parquet", {"f": values, "g": pa.array(values, pa.float32())})
-    zb.build_index(tmp_path, ["f", "g"])
-    asked = [
-        (f.col("f") == nan, 1),
-        (f.col("g") == nan, 1),
-        (f.col("f").eqNullSafe(nan), 1),
-        (f.col("f").isin(nan, 1.5), 2),
-        (~(f.col("f") == nan), 3),
-        (zb.col("f") == nan, 1),
-        (zb.col("f").isin([nan, 1.5]), 2),
-        (~zb.col("f").isin([nan]), 3),
-    ]
+    rows = ({"f": values, "g": pa.array(values, pa.float32())} for values in ([1.5, 2.0], [nan, 3.0]))
+    indexed(tmp_path, dict(enumerate(rows)), ["f", "g"])
+    theirs, ours = f.col("f"), zb.col("f")
+    asked = [theirs == nan, f.col("g") == nan, theirs.eqNullSafe(nan), theirs.isin(nan, 1.5), ~(theirs == nan)]
+    asked += [ours == nan, ours.isin([nan, 1.5]), ~ours.isin([nan])]
+    counts = [1, 1, 1, 2, 3, 1, 2, 3]
     with changed(any_spark, PUSHDOWN, "false"):
         lake = ZoneBloom(any_spark).read(str(tmp_path))
         for way in WAYS:
-            on_way = asked if way == "driver" else asked[::3]
-            pruned = rows_of_each([lake.where(condition, method=way) for condition, _ in on_way])
-            assert [len(rows) for rows in pruned] == [count for _, count in on_way], way
+            step = 1 if way == "driver" else 3
+            pruned = rows_of_each([lake.where(condition, method=way) for condition in asked[::step]])
+            assert list(map(len, pruned)) == counts[::step], way
 
 
 def test_collated_and_padded_columns_are_kept_whole(spark, tmp_path):
@@ -384,9 +358,7 @@ def test_collated_and_padded_columns_are_kept_whole(spark, tmp_path):
     frame.write.parquet(url_of(str(root)))
     zb.build_index(root, ["c", "p"])
     asked = ["c = 'A'", "p = 'a'", "p = 'a    '"]
-    rows = of_lake(ZoneBloom(spark).read(str(root)), asked, "auto")
-    assert rows == of_plain_read(plain_read(spark, root), asked)
-    assert [len(rows[condition]) for condition in asked] == [1, 1, 1]
+    assert [len(rows) for rows in assert_as_plain(spark, root, asked, "auto")] == [1, 1, 1]
     assert [ZoneBloom(spark).search(str(root), condition).kept.rows for condition in asked] == [1, 1, 1]
 
 
@@ -466,28 +438,18 @@ def test_files_that_spark_skips_are_skipped(spark, tmp_path):
     for root, inner in ((flat, ""), (keyed, "day=1/")):
         write(root / f"{inner}a.parquet", {"key": ["a", "x"]})
         write(root / f"{inner}c.parquet._COPYING_", {"key": ["c", "x"]})
-    write(flat / "nested/b.parquet", {"key": ["b", "x"]})
     write(flat / "none.parquet", {"key": pa.array([], pa.string())})
-    write(keyed / "d.parquet", {"key": ["d", "x"]})
-    asked = [f"key = '{key}'" for key in "abcdx"]
-    for root in (flat, keyed):
-        zb.build_index(root, ["key"])
+    for root, files in ((flat, {"nested/b": {"key": ["b", "x"]}}), (keyed, {"d": {"key": ["d", "x"]}})):
+        indexed(root, files, "key")
         (flat / "void.parquet").touch()
-        lake, expected = ZoneBloom(spark).read(str(root)), of_plain_read(plain_read(spark, root), asked)
-        for way in ("auto", "files", "plain"):
-            assert of_lake(lake, asked, way) == expected, way
+        assert_as_plain(spark, root, [f"key = '{key}'" for key in "abcdx"], "auto", "files", "plain")
 
 
 def test_names_of_files_that_spark_is_set_to_skip_are_left_to_it(spark, tmp_path):
-    for name in ("_a", "tmp", "z"):
-        write(tmp_path / f"{name}.parquet", {"key": ["a", name]})
-    zb.build_index(tmp_path, ["key"])
-    lake, asked = ZoneBloom(spark).read(str(tmp_path)), ["key = 'a'", "key = '_a'"]
+    indexed(tmp_path, {name: {"key": ["a", name]} for name in ("_a", "tmp", "z")}, "key")
     for skipped in ("^[.]", "^[._]|^tmp", "^[._]"):
         with changed(spark, "spark.sql.files.ignoredPathSegmentRegex", skipped):
-            expected = of_plain_read(plain_read(spark, tmp_path), asked)
-            for way in ("auto", "files"):
-                assert of_lake(lake, asked, way) == expected, way
+            assert_as_plain(spark, tmp_path, ["key = 'a'", "key = '_a'"], "auto", "files")
 
 
 def test_files_that_spark_is_set_to_skip_if_they_are_damaged_are_left_to_it(spark, numbered_lake):
@@ -511,14 +473,10 @@ def test_files_that_the_log_of_a_stream_does_not_name_are_skipped(spark, tmp_pat
     write(source / "a.parquet", {"key": [f"k-{number}" for number in range(300)]})
     stream = spark.readStream.schema("key string").parquet(str(source)).writeStream.trigger(availableNow=True)
     stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(root), "parquet").awaitTermination()
-    write(root / "left.parquet", {"key": ["k-7", "left"]})
-    zb.build_index(root, ["key"], rows_per_zone=64)
-    lake, asked = ZoneBloom(spark).read(str(root)), ["key IN ('k-7', 'left')", "key != 'k-7'"]
-    expected = of_plain_read(plain_read(spark, root), asked)
-    assert [len(rows) for rows in expected.values()] == [1, 299]
-    for way in ("auto", *WAYS):
-        assert of_lake(lake, asked, way) == expected, way
-    assert len(lake.plan("key = 'k-7'").paths) == 1
+    indexed(root, {"left": {"key": ["k-7", "left"]}}, "key", rows_per_zone=64)
+    rows = assert_as_plain(spark, root, ["key IN ('k-7', 'left')", "key != 'k-7'"], "auto", *WAYS)
+    assert list(map(len, rows)) == [1, 299]
+    assert len(ZoneBloom(spark).read(str(root)).plan("key = 'k-7'").paths) == 1
 
 
 def test_one_file_and_a_list_of_files(spark, tmp_path):
@@ -586,11 +544,8 @@ def test_old_dates_that_spark_moves_not_and_int96_are_read_as_spark_reads_them(s
     ]:
         write(tmp_path / name / "p.parquet", {"key": ["a", "a"], "at": column}, **options)
         zb.build_index(tmp_path / name, ["key"])
-        lake, plain = ZoneBloom(spark).read(str(tmp_path / name)), plain_read(spark, tmp_path / name)
-        read = lake.prepare("key = 'a'")
-        ours, theirs = rows_of_each([read.frame, plain.where("key = 'a'")])
-        assert ours == theirs, name
-        assert read.method == "driver", name
+        assert_as_plain(spark, tmp_path / name, ["key = 'a'"], "auto")
+        assert ZoneBloom(spark).read(str(tmp_path / name)).prepare("key = 'a'").method == "driver", name
 
 
 def test_old_dates_that_spark_is_to_refuse_are_refused(spark, tmp_path):
@@ -608,15 +563,14 @@ def test_old_dates_that_spark_is_to_refuse_are_refused(spark, tmp_path):
 
 
 def test_lists_of_old_dates_prune_nothing(spark, tmp_path):
-    for number, day in enumerate([dt.date(1500, 1, 1), dt.date(2026, 1, 1)]):
-        write(tmp_path / f"{number}.parquet", {"at": pa.array([day] * 3)})
-    zb.build_index(tmp_path, ["at"])
+    days = {dt.date(1500, 1, 1): 2, dt.date(2026, 1, 1): 1}
+    indexed(tmp_path, {day.year: {"at": [day] * 3} for day in days}, "at")
     lake = ZoneBloom(spark).read(str(tmp_path))
-    for day, files in ((dt.date(1500, 1, 1), 2), (dt.date(2026, 1, 1), 1)):
+    for day, num_files in days.items():
         assert lake.where_in("at", [day]).count() == 3
         view, binder = lake._present()
         condition = keys_condition(("at",), pa.array([day]), binder)
-        assert Query(view, condition.predicate).result.kept.files == files
+        assert Query(view, condition.predicate).result.kept.files == num_files
 
 
 @pytest.mark.deep

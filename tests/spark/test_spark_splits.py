@@ -29,7 +29,7 @@ from zonebloom.stores.fingerprint import Fingerprint
 
 def test_no_condition_loses_a_row_and_many_prune(spark, odd_lake):
     """Oracle: Spark's plain read."""
-    texts = [*conditions(rows_of(plan_of(odd_lake)), at_depth(150), seed=1)]
+    texts = conditions(rows_of(plan_of(odd_lake)), at_depth(150), seed=1)
     texts += [f"small IN ({text}, 1.5)" for text in ("FLOAT('NaN')", "0", "FLOAT('-0.0')")]
     flags = (f"({text}) <=> TRUE AS p{number}" for number, text in enumerate(texts))
     answers = arrow_of(plain_read(spark, odd_lake).selectExpr("n", *flags))
