@@ -24,7 +24,7 @@ import zonebloom as zb
 from tests.newer import need
 from zonebloom.errors import DataFileError, InvalidArgumentError, PredicateError
 from zonebloom.search.file_values import as_type
-from zonebloom.search.scan import rows_at
+from zonebloom.search.tasks import rows_at
 
 # --- predicates, with an oracle -------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from zonebloom.predicates.row_filter import to_expression
 from zonebloom.predicates.sql_writer import quoted, text_literal
 from zonebloom.search.arrow_dataset import IndexedDataset, as_predicate
 from zonebloom.search.query import Query
-from zonebloom.search.scan import tasks_of
+from zonebloom.search.tasks import tasks_of
 from zonebloom.search.view import View
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates.comparisons import compare, compare_operands, is_in
 from zonebloom.predicates.leaves import Comparison, Condition, Equals, IsIn, IsNull, Like, Piece
 from zonebloom.predicates.operands import operand_of, result_type
+from zonebloom.predicates.plain_matcher import Matcher, plain_matcher
 from zonebloom.predicates.sql_writer import as_sql
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.predicates.tree import And, Not, Or, Predicate, balanced
@@ -25,6 +26,30 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 else:
     from zonebloom.ground.arrow import compute as pc
+
+
+def matcher_of(predicate: Predicate, schema: pa.Schema) -> Matcher:
+    """The matcher that is true in exactly the rows of a table of `schema` in which `predicate` is TRUE.
+
+    Raises
+    ------
+    PredicateError, ColumnNotFoundError
+        As `to_expression`.
+    """
+    return plain_matcher(predicate, schema) or _by_expression(to_expression(predicate, schema))
+
+
+def _by_expression(expression: pc.Expression) -> Matcher:
+    """The value of `expression` for each row, without the threads of `Table.filter`: they take longer to start."""
+    from pyarrow import acero  # noqa: PLC0415 - it loads pandas if installed, and `exists` does not need it
+
+    project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["is_matching"]))
+
+    def matched(table: pa.Table) -> pa.ChunkedArray:
+        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+        return acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)["is_matching"]
+
+    return matched
 
 
 def to_expression(predicate: Predicate, schema: pa.Schema) -> pc.Expression:

@@ -35,7 +35,8 @@ from zonebloom.predicates.operands import projected
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult
-from zonebloom.search.scan import scan, tasks_of, top_level
+from zonebloom.search.scan import scan, top_level
+from zonebloom.search.tasks import tasks_of
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
 

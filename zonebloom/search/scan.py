@@ -9,7 +9,7 @@ Design: docs/design/scan.md#scan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from zonebloom.bloom.hashing import names_of
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import OpenedFile
-from zonebloom.formats.parquet.file import places_of
 from zonebloom.ground.arrow import taken, to_numpy, without_views
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
@@ -32,32 +31,20 @@ from zonebloom.ground.errors import (
     Words,
     first_line,
 )
-from zonebloom.ground.threads import concurrently, num_cores
+from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Predicate
-from zonebloom.predicates.plain_matcher import plain_matcher
-from zonebloom.predicates.row_filter import to_expression
+from zonebloom.predicates.plain_matcher import Matcher
+from zonebloom.predicates.row_filter import matcher_of
 from zonebloom.predicates.row_group_bounds import Bound, required
 from zonebloom.search.file_values import as_type, filled
+from zonebloom.search.tasks import Task, num_readers, tasks_of
 from zonebloom.search.view import View
-from zonebloom.storage.fragments import Fragment
-from zonebloom.stores.store import ROUND_BYTES
-from zonebloom.stores.stored_file import ByteRange
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_WAITING_READERS, _MOST_WAITING_READERS = 8, 64
-"""Threads that read from an object store; each of them mostly waits. There are more than 8 for small row groups."""
-_READ_BYTES = 64 << 20
-"""Bytes of the row groups that more than 8 threads read at once."""
-_PAGES_START = 4
-"""Position of a file's first page, after the magic bytes."""
-_SLACK_BYTES = 1 << 14
-"""Bytes after the expected end of a row group. Those of Polars end up to 60 bytes a column chunk later."""
 _CREDIT_BYTES = 64 << 20
 """Bytes that a scan may read before it is known that their row groups have a match; matches earn more."""
-_FEW_RANGES, _FEW_ROWS = 16, 1 << 17
-"""Up to this many ranges and rows, candidates of local files are read without threads: threads start more slowly."""
 _SPARE_BYTES = 1 << 12
 """Bytes. A result is copied if its buffers exceed twice its own size plus this slack."""
 
@@ -103,7 +90,7 @@ def _rechecking(view: View, predicate: Predicate, schema: pa.Schema) -> _Scan:
     elsewhere = {field.name for field in view.partition_fields}
     return _Scan(
         view,
-        plain_matcher(predicate, evaluated) or _by_expression(to_expression(predicate, evaluated)),
+        matcher_of(predicate, evaluated),
         [bound for bound in required(predicate, evaluated, indexed) if bound.column not in elsewhere],
         top_level(view.schema, predicate.columns()),
         schema,
@@ -153,65 +140,13 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[p
             return
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """The candidate ranges in one row group; offsets within the group."""
-
-    file: Fragment
-    group: int
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
-
-    @property
-    def least_bytes(self) -> int:
-        """Bytes that a scan pays for the row group if it reads all columns at once."""
-        return min(self.file.row_group_bytes[self.group], ROUND_BYTES)
-
-    def likely(self, *, is_at_once: bool) -> list[ByteRange]:
-        """Offsets and lengths of what follows the row groups of the file and, with `is_at_once`, of the task's one.
-
-        They are right if the writer left no gaps. A part that costs more than a round is left out.
-        """
-        sizes, file_bytes = self.file.row_group_bytes, self.file.fingerprint.size
-        stop = min(_PAGES_START + sum(sizes), file_bytes)
-        parts = [(stop, file_bytes - stop)] if file_bytes - stop <= ROUND_BYTES else []
-        if is_at_once and file_bytes <= ROUND_BYTES:
-            parts.append((0, stop))
-        elif is_at_once and sizes[self.group] <= ROUND_BYTES:
-            parts.append((_PAGES_START + sum(sizes[: self.group]), sizes[self.group] + _SLACK_BYTES))
-        return parts
-
-
-def tasks_of(view: View, rows: RowSelection) -> Iterator[Task]:
-    """The row groups with rows of `rows` that are not deleted, in order of path."""
-    for file in sorted(view.files.of_fragments(rows.fragment_ids), key=lambda file: file.path):
-        ranges = rows.fragment(file.fragment_id)
-        if view.files.is_unknown(file.path) and ranges.num_rows == file.num_rows:
-            file = _reopened(view, file)  # noqa: PLW2901 - the same file with its current shape
-            ranges = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows)])
-        deleted = view.dataset.deleted_rows(file.path)
-        if deleted is not None and len(deleted):
-            ids = np.full(len(deleted), file.fragment_id)
-            ranges -= RowSelection.from_arrays(ids, deleted, deleted + 1)
-        yield from _tasks_of(file, ranges)
-
-
-def num_readers(view: View, rows: RowSelection) -> int:
-    """Threads that read `rows`; 0 if the caller's thread reads them."""
-    if not view.dataset.is_remote:
-        return 0 if len(rows) <= _FEW_RANGES and rows.num_rows <= _FEW_ROWS else num_cores()
-    files = view.files.of_fragments(rows.fragment_ids)
-    largest = max((size for file in files for size in file.row_group_bytes), default=0)
-    return min(max(_READ_BYTES // max(largest, 1), _WAITING_READERS), _MOST_WAITING_READERS)
-
-
 @dataclass(slots=True)
 class _Scan:
     """Reads candidate rows and re-checks them."""
 
     view: View
-    matched: Callable[[pa.Table], pa.ChunkedArray] | None
-    """Maps a table of the predicate's columns to true for each matching row, else false or null; None: all match."""
+    matched: Matcher | None
+    """True for each matching row of a table of the predicate's columns; None: all match."""
     bounds: list[Bound]
     predicate_columns: list[str]
     schema: pa.Schema
@@ -270,7 +205,7 @@ class _Scan:
             return []
         self.credit += 2 * further_bytes
         matching = _compacted(_rows_at(checked, places))
-        others = [_compacted(self.columns(data, _narrowed(task, places), rest))] if rest else []
+        others = [_compacted(self.columns(data, task.narrowed(places), rest))] if rest else []
         return self._conformed(len(places), matching, *others)
 
     def _conformed(self, num_rows: int, *tables: pa.Table) -> list[pa.RecordBatch]:
@@ -286,9 +221,7 @@ class _Scan:
         batches: list[pa.RecordBatch] = pa.table(fitting, schema=self.schema).to_batches()
         return batches
 
-    def _places(
-        self, matched: Callable[[pa.Table], pa.ChunkedArray], checked: pa.Table, task: Task
-    ) -> NDArray[np.int64]:
+    def _places(self, matched: Matcher, checked: pa.Table, task: Task) -> NDArray[np.int64]:
         """For each row of `checked`, whether it matches."""
         try:
             matches = pc.indices_nonzero(matched(checked))
@@ -314,29 +247,6 @@ class _Scan:
         target = pa.schema([pa.field(name, without_views(self.view.schema.field(name).type)) for name in names])
         pairs = zip(filled(table, target, values, folders, path), target, strict=True)
         return pa.table([as_type(column, field.type, field.name, path) for column, field in pairs], names=list(names))
-
-
-def rows_at(
-    starts: NDArray[np.int64], stops: NDArray[np.int64], places: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row ranges of the rows at `places` among the rows of some row ranges."""
-    rows = places_of(starts, stops - starts)[places]
-    is_first = np.diff(rows, prepend=-2) != 1
-    is_last = np.diff(rows, append=np.iinfo(np.int64).max) != 1
-    return rows[is_first], rows[is_last] + 1
-
-
-def _by_expression(expression: pc.Expression) -> Callable[[pa.Table], pa.ChunkedArray]:
-    """The value of `expression` for each row, without the threads of `Table.filter`: they take longer to start."""
-    from pyarrow import acero  # noqa: PLC0415 - it loads pandas if installed, and `exists` does not need it
-
-    project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["is_matching"]))
-
-    def matched(table: pa.Table) -> pa.ChunkedArray:
-        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-        return acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)["is_matching"]
-
-    return matched
 
 
 def _compacted(table: pa.Table) -> pa.Table:
@@ -372,29 +282,3 @@ def _has_inner_struct(arrow_type: pa.DataType) -> bool:
 
 def _rows_at(table: pa.Table, places: NDArray[np.int64]) -> pa.Table:
     return pa.table([taken(column, places) for column in table.columns], schema=table.schema)
-
-
-def _narrowed(task: Task, places: NDArray[np.int64]) -> Task:
-    """The task restricted to the rows at `places` among its rows."""
-    return Task(task.file, task.group, *rows_at(task.starts, task.stops, places))
-
-
-def _reopened(view: View, file: Fragment) -> Fragment:
-    with view.dataset.open(file.path, file.fingerprint) as data:
-        return Fragment.of(file.fragment_id, file.path, data)
-
-
-def _tasks_of(file: Fragment, ranges: RowSelection) -> Iterator[Task]:
-    """The parts of `ranges` in each row group of the file."""
-    starts, stops = ranges.starts.astype(np.int64), ranges.stops.astype(np.int64)
-    ends = np.cumsum(np.array(file.row_group_rows, np.int64))
-    firsts, lasts = np.searchsorted(ends, starts, side="right"), np.searchsorted(ends, stops, side="left")
-    pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
-    for group in sorted({group for first, last in pairs for group in range(first, min(last + 1, len(ends)))}):
-        rows = file.row_group_rows[group]
-        position = int(ends[group]) - rows
-        low, top = np.searchsorted(stops, position, side="right"), np.searchsorted(starts, position + rows, side="left")
-        if rows and low < top:
-            yield Task(
-                file, group, np.maximum(starts[low:top] - position, 0), np.minimum(stops[low:top] - position, rows)
-            )

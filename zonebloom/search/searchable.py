@@ -53,8 +53,9 @@ class Searchable(ABC):
         """`predicate` on the current data files."""
         return Query(self.view(), predicate)
 
-    def _checked_query(self, predicate: Predicate, *, strict: bool) -> Query:
-        query = self.query(predicate)
+    def _checked_query(self, predicate: Any, column: str | None, values: Any, *, strict: bool) -> Query:
+        """The query of the arguments of a search."""
+        query = self.query(_condition(predicate, column, values))
         if strict:
             query.view.check_known()
         return query
@@ -92,10 +93,9 @@ class Searchable(ABC):
 
         Spec: specs/pruning.md#evaluate
         """
-        tree = _condition(predicate, column, values)
-        query = self._checked_query(tree, strict=strict)
+        query = self._checked_query(predicate, column, values, strict=strict)
         query.check()
-        _log.debug("searched %s: %s, %s reasons", tree, query.result.kind, len(query.result.reasons))
+        _log.debug("searched %s: %s, %s reasons", query.predicate, query.result.kind, len(query.result.reasons))
         return query.numbered
 
     def scan(
@@ -130,9 +130,8 @@ class Searchable(ABC):
         """
         from zonebloom.search.scan import scan  # noqa: PLC0415 - a plain search does without
 
-        tree = _condition(predicate, column, values)
-        query = self._checked_query(tree, strict=strict)
-        return scan(query.view, tree, query.result.row_ranges, columns, limit)
+        query = self._checked_query(predicate, column, values, strict=strict)
+        return scan(query.view, query.predicate, query.result.row_ranges, columns, limit)
 
     def to_table(
         self,
@@ -159,9 +158,8 @@ class Searchable(ABC):
         """The funnel of a search, files to bytes, and a reason for each part that was not pruned; print it."""
         from zonebloom.search.explain import explain  # noqa: PLC0415 - a plain search does without
 
-        tree = _condition(predicate, column, values)
         before, started = self.traffic, time.perf_counter()
-        query = self._checked_query(tree, strict=strict)
+        query = self._checked_query(predicate, column, values, strict=strict)
         listed = time.perf_counter()
         query.check()
         searched = time.perf_counter()

@@ -36,7 +36,7 @@ from zonebloom.predicates import And, Predicate
 from zonebloom.predicates.plain_matcher import plain_matcher
 from zonebloom.predicates.tree import conjuncts
 from zonebloom.search.file_values import filled
-from zonebloom.search.scan import rows_at, tasks_of
+from zonebloom.search.tasks import rows_at, tasks_of
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.stored_file import ByteRange
 
