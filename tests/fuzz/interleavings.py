@@ -73,7 +73,7 @@ def single_threaded() -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.enter_context(patch("zonebloom.ground.threads.ThreadPoolExecutor", _Inline))
-        stack.enter_context(patch("zonebloom.storage.commit._pause", lambda *_: None))
+        stack.enter_context(patch("zonebloom.ground.attempts._LONGEST_PAUSE", 0))
         stack.enter_context(patch("zonebloom.storage.manifest._parsed", lru_cache(256)(_parsed)))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
