@@ -261,7 +261,12 @@ class View:
         """
         import pyarrow.dataset as pads  # noqa: PLC0415 - it imports pandas if installed, which takes 0.1 s
 
-        constants = self._constants_of(tuple(sorted(predicate.columns())))
+        names = tuple(sorted(predicate.columns()))
+        if names not in self._constants:
+            self._constants[names] = self._read_constants(
+                [field for field in self.constant_fields if field.name in names]
+            )
+        constants = self._constants[names]
         from zonebloom.predicates.row_filter import to_expression  # noqa: PLC0415 - most lakes have no such columns
 
         expression = to_expression(predicate, constants.values.schema)
@@ -277,12 +282,6 @@ class View:
         true_rows, false_rows = (self.files.rows(is_unknown | (of_file == answer)) for answer in (1, 0))
         is_exact = not (is_unknown & (self.files.table.num_rows > 0)).any()
         return Bounds(true_rows, false_rows, exact=is_exact)
-
-    def _constants_of(self, names: tuple[str, ...]) -> _Constants:
-        if names not in self._constants:
-            fields = [field for field in self.constant_fields if field.name in names]
-            self._constants[names] = self._read_constants(fields)
-        return self._constants[names]
 
     def _read_constants(self, fields: list[pa.Field]) -> _Constants:
         """The values of `fields`. A group is a folder; for a table with values in its log, a group is a file."""
