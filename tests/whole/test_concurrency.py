@@ -29,7 +29,7 @@ from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import read_fragments
 from zonebloom.storage.manifest import Manifest, list_versions, read_version
 from zonebloom.storage.reservation import reserved_ids
-from zonebloom.storage.transaction import Change, ColumnChange
+from zonebloom.storage.transaction import Change
 from zonebloom.stores.local import LocalStore
 from zonebloom.stores.open import open_store
 
@@ -181,7 +181,7 @@ def test_a_column_that_both_build_overlaps(lake, store, base):
     built = read_version(store, 2).column("s")
     assert built is not None
     with pytest.raises(ConcurrentCommitError, match=r"column s .* version 2 \(build"):
-        commit_change(store, base, Change("build", (ColumnChange(built, is_rebuilt=True),)))
+        commit_change(store, base, Change("build", (built,), is_rebuilt=True))
 
 
 class PausingStore(LocalStore):

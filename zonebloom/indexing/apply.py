@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
@@ -32,7 +32,7 @@ from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.options import BuildOptions, has_bloom
 from zonebloom.storage.reservation import reserved_ids
 from zonebloom.storage.segment import runs
-from zonebloom.storage.transaction import Change, ColumnChange
+from zonebloom.storage.transaction import Change
 from zonebloom.stores.store import Store, delete_all, undoing
 
 _ZONES_WORTH_SLICING = 4096
@@ -56,8 +56,7 @@ def apply(plan: Plan, options: BuildOptions, *, optimize: bool = False, is_force
     runner = runner_for(plan.dataset, options)
     with inspected(plan, runner) as (opened, change):
         columns = [_typed(entry, opened.schema) if plan.is_rebuild else entry for entry in plan.columns]
-        kept = {fragment.fragment_id for fragment in plan.kept.values()} if plan.reopened else set()
-        new = [fragment for fragment in opened.fragments if fragment.fragment_id not in kept]
+        new = [fragment for fragment in opened.fragments if fragment.path in plan.new]
         with_gaps = [
             (fragment, plan.gaps[fragment.fragment_id])
             for fragment in (plan.kept.values() if plan.gaps else ())
@@ -66,7 +65,7 @@ def apply(plan: Plan, options: BuildOptions, *, optimize: bool = False, is_force
         names = frozenset(entry.name for entry in columns)
         items: list[Item] = [*((fragment, names) for fragment in new), *with_gaps]
         num_rows = sum(fragment.num_rows for fragment, _ in items)
-        is_one_step = num_rows <= options.commit_every or (plan.is_rebuild and bool(plan.replaced))
+        is_one_step = num_rows <= options.commit_every or bool(plan.replaced)
         is_ended = is_one_step and not plan.is_resumed
         steps = Steps(
             plan,
@@ -103,12 +102,11 @@ def inspected(plan: Plan, runner: Runner) -> Iterator[tuple[Inspected, Change]]:
     with reserved_ids(store, base.next_fragment_id, len(new)) as first:
         ids = dict(zip(new, range(first, first + len(new)), strict=True))
         opened = Inspected([], pa.schema([]), {})
-        if plan.is_first:
-            kept = {fragment.path: fragment.fragment_id for fragment in plan.kept.values()}
-            both: Mapping[str, Any] = dict(sorted({**plan.reopened, **new}.items())) if kept else new
-            opened = check_any(runner.read_footers(plan.dataset, both, ids | kept), plan.dataset)
-        elif new:
-            opened = as_declared(runner.read_footers(plan.dataset, new, ids), plan.dataset)
+        files = dict(sorted({**plan.reopened, **new}.items())) if plan.reopened else new
+        if files:
+            ids |= {path: plan.kept[path].fragment_id for path in plan.reopened}
+            opened = runner.read_footers(plan.dataset, files, ids)
+            opened = check_any(opened, plan.dataset) if plan.is_first else as_declared(opened, plan.dataset)
         yield opened, _first_change(plan, opened, first + len(new) if new else 0)
 
 
@@ -123,9 +121,10 @@ def _first_change(plan: Plan, opened: Inspected, next_fragment_id: int) -> Chang
     return Change(
         plan.operation,
         removed=frozenset([*plan.dropped.fragment_ids.tolist(), *lost]),
+        removed_segments=plan.replaced,
+        is_rebuilt=plan.is_rebuild,
         removed_lists=plan.snapshot.damaged_lists,
         schema=schema,
-        is_schema_whole=plan.is_rebuild and schema is not None,
         dataset=plan.dataset if is_described else None,
         unknown_paths=(*plan.new, *opened.skipped),
         next_fragment_id=next_fragment_id,
@@ -155,8 +154,8 @@ class Steps:
     """The steps of one plan, and the outcome of those that were taken."""
 
     plan: Plan
-    first: Change
-    """The first commit without its added fragments and segments."""
+    rest: Change
+    """The next commit without its added fragments and segments."""
     columns: Sequence[ColumnEntry]
     """The columns with their types."""
     new: frozenset[int]
@@ -194,7 +193,7 @@ class Steps:
             built = self._build(step, on_rows)
             readable = self.new - self.failed.keys()
             added = [fragment for fragment, _ in step if fragment.fragment_id in readable]
-            change = self._change(built, step, added, is_first=not number, is_last=number + 1 == len(steps))
+            change = self._change(built, step, added, is_last=number + 1 == len(steps))
             self.version = commit_change(self.store, self.version, change)
             self.added += added
         self.unreadable |= {fragment.path for fragment, _ in items if fragment.fragment_id in self.failed}
@@ -238,32 +237,21 @@ class Steps:
             raise DataFileError("at least one data file must be readable", got=next(iter(self.failed.values())))
 
     def _change(
-        self,
-        built: dict[str, ColumnEntry],
-        step: Sequence[Item],
-        added: Sequence[Fragment],
-        *,
-        is_first: bool,
-        is_last: bool,
+        self, built: dict[str, ColumnEntry], step: Sequence[Item], added: Sequence[Fragment], *, is_last: bool
     ) -> Change:
         """The change of one step. A known file that cannot be read is dropped, so the next refresh tries it."""
         failed = {fragment.fragment_id for fragment, _ in step} & self.failed.keys() - self.new
-        done = {fragment.path for fragment in (*self.added, *added)}
-        plain = Change(self.first.operation, next_fragment_id=self.first.next_fragment_id)
-        return replace(
-            self.first if is_first else plain,
-            columns=tuple(
-                ColumnChange(
-                    replace(entry, is_unfinished=self.is_unfinished or not is_last),
-                    self.plan.replaced if is_first else frozenset(),
-                    is_rebuilt=self.plan.is_rebuild and is_first,
-                )
-                for entry in built.values()
-            ),
+        done = {fragment.path for fragment in added}
+        change = replace(
+            self.rest,
+            columns=tuple(replace(entry, is_unfinished=self.is_unfinished or not is_last) for entry in built.values()),
             added=tuple(added),
-            removed=(self.first.removed if is_first else frozenset()) | failed,
-            unknown_paths=tuple(path for path in self.first.unknown_paths if path not in done),
+            removed=self.rest.removed | failed,
+            unknown_paths=tuple(path for path in self.rest.unknown_paths if path not in done),
         )
+        ids_end, unknown = change.next_fragment_id, change.unknown_paths
+        self.rest = Change(change.operation, next_fragment_id=ids_end, unknown_paths=unknown)
+        return change
 
 
 def _cut(items: Sequence[Item], commit_every: int) -> list[list[Item]]:

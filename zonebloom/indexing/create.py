@@ -38,7 +38,7 @@ from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import list_versions
 from zonebloom.storage.options import BuildOptions, IndexOptions
 from zonebloom.storage.snapshot import Snapshot, load_trusted
-from zonebloom.storage.transaction import NO_VERSION, ColumnChange
+from zonebloom.storage.transaction import NO_VERSION
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.stores.locations import absolute
 from zonebloom.stores.open import open_store
@@ -190,7 +190,7 @@ def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, colum
                 writer.write(pa.RecordBatch.from_arrays([fragment_ids, *batch.columns[1:]], schema=schema))
             segments = tuple(writer.finish())
         entry = replace(plan.columns[0], column_type=column_type, sizing="imported", segments=segments)
-        change = replace(first, columns=(ColumnChange(entry, is_rebuilt=True),), added=tuple(opened.fragments))
+        change = replace(first, columns=(entry,), is_rebuilt=True, added=tuple(opened.fragments))
         commit_change(store, base.manifest, change)
 
 

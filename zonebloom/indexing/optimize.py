@@ -33,7 +33,7 @@ from zonebloom.storage.slices.layout import FULL_GROUP, cut_into_groups
 from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.slices.writer import SliceSegmentWriter
 from zonebloom.storage.snapshot import load_trusted
-from zonebloom.storage.transaction import Change, ColumnChange
+from zonebloom.storage.transaction import Change
 from zonebloom.storage.zone_segment import Zone, ZoneSegment, ZoneWriter
 from zonebloom.stores.store import Store, undoing
 
@@ -116,9 +116,9 @@ def finish(store: Store, columns: Sequence[str], *, is_merged: bool) -> None:
         _optimize(store, manifest, frozenset(columns), most_locators=MOST_LOCATORS)
         return
     entries = [entry for entry in manifest.columns if entry.name in columns and entry.is_unfinished]
-    changes = [ColumnChange.between(entry, replace(entry, is_unfinished=False)) for entry in entries]
-    if changes:
-        commit_change(store, manifest, Change("build", tuple(changes)))
+    if entries:
+        finished = [replace(entry, is_unfinished=False) for entry in entries]
+        commit_change(store, manifest, Change.between("build", entries, finished))
 
 
 def _optimize(store: Store, manifest: Manifest, finished: frozenset[str], *, most_locators: int) -> Optimization:
@@ -134,8 +134,7 @@ def _optimize(store: Store, manifest: Manifest, finished: frozenset[str], *, mos
             columns.append(replace(column, is_unfinished=column.is_unfinished and entry.name not in finished))
     if columns == list(manifest.columns):
         return Optimization(manifest.version, ())
-    changes = map(ColumnChange.between, manifest.columns, columns)
-    following = commit_change(store, manifest, Change("optimize", tuple(changes)))
+    following = commit_change(store, manifest, Change.between("optimize", manifest.columns, columns))
     return Optimization(following.version, tuple(done))
 
 

@@ -30,26 +30,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnChange:
-    """Added and removed segments of one column."""
-
-    entry: ColumnEntry
-    """The column's parameters; its `segments` and `unfit` are only the added ones."""
-    removed: frozenset[str] = frozenset()
-    """Paths of the removed segments."""
-    is_rebuilt: bool = False
-    """Whether the column is rebuilt: its parameters may differ, and all older segments are removed."""
-
-    @classmethod
-    def between(cls, before: ColumnEntry, after: ColumnEntry) -> ColumnChange:
-        """The change from `before` to `after`, which have the same parameters."""
-        kept = set(after.files)
-        former = set(before.files)
-        added = tuple(segment for segment in after.segments if segment.path not in former)
-        return cls(replace(after, segments=added, unfit=()), frozenset(former - kept))
-
-
-@dataclass(frozen=True, slots=True)
 class Change:
     """The difference between a commit and the version before it.
 
@@ -58,8 +38,12 @@ class Change:
 
     operation: str
     """The operation: build, refresh, optimize."""
-    columns: tuple[ColumnChange, ...] = ()
-    """Changes of columns."""
+    columns: tuple[ColumnEntry, ...] = ()
+    """The parameters of changed columns; their `segments` and `unfit` are only the added ones."""
+    removed_segments: frozenset[str] = frozenset()
+    """Paths of removed segments."""
+    is_rebuilt: bool = False
+    """Whether the columns are rebuilt: their parameters may differ, and all older segments are removed."""
     added: tuple[Fragment, ...] = ()
     """New fragments."""
     removed: frozenset[int] = frozenset()
@@ -67,9 +51,9 @@ class Change:
     removed_lists: frozenset[str] = frozenset()
     """Paths of removed fragment lists; all their fragments are removed."""
     schema: pa.Schema | None = None
-    """Schema of the added files, without partition columns; the whole schema of a table."""
-    is_schema_whole: bool = False
-    """Whether `schema` is the schema of all files. If so, columns that no file has any longer are removed."""
+    """Schema of the added files, without partition columns; the whole schema of a table.
+
+    If the columns are rebuilt, it is the schema of all files: columns that no file has any longer are removed."""
     dataset: DatasetSnapshot | None = None
     """The data set, if its description has changed."""
     unknown_paths: tuple[str, ...] = ()
@@ -79,10 +63,20 @@ class Change:
     is_forced: bool = False
     """Whether to commit even if nothing changes, so that a damaged version is no longer the current one."""
 
+    @classmethod
+    def between(cls, operation: str, before: Sequence[ColumnEntry], after: Sequence[ColumnEntry]) -> Change:
+        """The change of columns from `before` to `after`, which have the same parameters."""
+        former, files = ({path for entry in entries for path in entry.files} for entries in (before, after))
+        columns = (
+            replace(entry, segments=tuple(new for new in entry.segments if new.path not in former), unfit=())
+            for entry in after
+        )
+        return cls(operation, tuple(columns), frozenset(former - files))
+
     @property
     def written(self) -> list[str]:
         """Paths of the added segments."""
-        return [path for column in self.columns for path in column.entry.files]
+        return [path for entry in self.columns for path in entry.files]
 
 
 NO_VERSION = Manifest(
@@ -155,26 +149,26 @@ class Rebase:
         return added
 
     def _columns(self) -> tuple[ColumnEntry, ...]:
-        changes = {column.entry.name: column for column in self.change.columns}
+        changed = {entry.name: entry for entry in self.change.columns}
         entries = [
-            self._column(entry, changes.pop(entry.name)) if entry.name in changes else entry
+            self._column(entry, changed.pop(entry.name)) if entry.name in changed else entry
             for entry in self.current.columns
         ]
-        for column in changes.values():
-            if self.base.column(column.entry.name) is not None:
-                raise self._overlap(f"column {column.entry.name}")
-            entries.append(column.entry)
+        for entry in changed.values():
+            if self.base.column(entry.name) is not None:
+                raise self._overlap(f"column {entry.name}")
+            entries.append(entry)
         live = np.sort(np.concatenate([self.live.fragment_ids, _ids(file.fragment_id for file in self.added)]))
         return tuple(_without_dead(entry, live) for entry in entries)
 
-    def _column(self, current: ColumnEntry, change: ColumnChange) -> ColumnEntry:
-        new = change.entry
+    def _column(self, current: ColumnEntry, new: ColumnEntry) -> ColumnEntry:
+        change = self.change
         base = self.base.column(new.name)
         is_same = _parameters(current) == _parameters(new)
         if base is None or not (is_same or change.is_rebuilt):
             raise self._overlap(f"column {new.name}")
         former = set(base.files)
-        kept = [segment for segment in current.segments if segment.path not in change.removed]
+        kept = [segment for segment in current.segments if segment.path not in change.removed_segments]
         added = covered_by(new.segments)
         is_clear = {segment.path: segment.path in former or not _meet(added, segment.fragments) for segment in kept}
         if change.is_rebuilt:
@@ -182,7 +176,7 @@ class Rebase:
             if kept and current.column_id != new.column_id:
                 raise self._overlap(f"column {new.name} of the table")
             return replace(new, segments=(*(kept if is_same else ()), *new.segments))
-        gone = covered_by(segment for segment in current.segments if segment.path in change.removed)
+        gone = covered_by(segment for segment in current.segments if segment.path in change.removed_segments)
         live = self.live.fragment_ids
         is_lost = is_in_runs(live, gone) & ~is_in_runs(live, covered_by(new.segments))  # a restore made it live again
         if not all(is_clear.values()) or is_lost.any():
@@ -204,7 +198,7 @@ class Rebase:
         keys = current.dataset.get("partition_columns", [])
         data = pa.schema([column for column in current.schema if column.name not in keys])
         schemas = [data] if change.schema is None else [data, change.schema]
-        if change.is_schema_whole:
+        if change.is_rebuilt and change.schema is not None:
             schemas = schemas[::-1] if current is not self.base else schemas[1:]
         schema = unified([part for part in schemas if len(part)]) if any(len(part) for part in schemas) else data
         indexed = {entry.name.split(".")[0] for entry in current.columns} | {entry.name for entry in current.columns}
