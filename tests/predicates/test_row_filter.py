@@ -309,6 +309,7 @@ def test_functions_and_casts_are_evaluated():
         outcomes(pa.table({"i": pa.array([-128], pa.int8())}), "abs(i) < 0")
     assert outcomes(table, "coalesce(i, 7) = 7") == [False, False, False, True]
     assert outcomes(table, "CAST(i AS VARCHAR) = '2'") == [False, True, False, None]
+    assert outcomes(table, "CAST(i AS DECIMAL(9, 2)) >= 2.00") == [False, True, True, None]
     instants = pa.table({"z": pa.array([1_800_000_000, 84_600_000_000], pa.timestamp("us", "Europe/Paris"))})
     assert outcomes(instants, "CAST(z AS DATE) = DATE '1970-01-01'") == [True, True], "in UTC, as DuckDB by default"
     assert outcomes(table, "i = length(s)") == [False, True, False, None]

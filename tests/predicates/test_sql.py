@@ -59,6 +59,7 @@ LITERALS = [
     *((1, "1", "+1", "- (-1)"), (-1, "-1"), (12, "CAST('12' AS INT)", "CAST(' 12 ' AS INT)")),
     *((2**63, "9223372036854775808"), (1000.0, "1e3"), (0.0015, "1.5E-3"), (True, "TRUE"), (False, "false")),
     *((Decimal("1.50"), "1.50"), (Decimal("-0.5"), "-.5"), (Decimal("1.25"), "CAST('1.25' AS DECIMAL(5, 2))")),
+    (Decimal("1.00"), "CAST(1 AS DECIMAL(9, 2))", "1::DECIMAL(3, 2)"),
     *((Decimal(text), text) for text in ("-1234567890123456789012345678.0123456789", "9" * 5000)),
     *((pa.scalar(0.3), "CAST(0.3 AS DOUBLE)"), (pa.scalar(0.1, pa.float32()), "CAST(0.1 AS FLOAT)")),
     *(("it's", "'it''s'"), ("", "''"), ("a\\nb", "'a\\nb'"), ("é %", "'é %'"), (None, "NULL", "CAST(NULL AS INT)")),

@@ -92,9 +92,11 @@ def _cast(term: CastTerm, child: Operand) -> pc.Expression:
     source = child.expression
     if is_text(child.type) and pa.types.is_integer(term.type):
         source = pc.replace_substring_regex(source, "[xX]", "?")  # 0xff would be -1
-    elif is_text(child.type) and pa.types.is_decimal(term.type):
-        source = pc.replace_substring_regex(source, _CRASHING_NUMERAL, "?")
-        source = source.cast(pa.decimal256(_MOST_DIGITS, term.type.scale))  # 128 bits would wrap
+    elif pa.types.is_decimal(term.type) and (is_text(child.type) or pa.types.is_integer(child.type)):
+        if is_text(child.type):
+            source = pc.replace_substring_regex(source, _CRASHING_NUMERAL, "?")
+        # 128 bits would wrap texts, and must have as many digits as the type of integers
+        source = source.cast(pa.decimal256(_MOST_DIGITS, term.type.scale))
     elif pa.types.is_timestamp(child.type) and child.type.tz and not pa.types.is_timestamp(term.type):
         source = source.cast(pa.timestamp(child.type.unit, "UTC"))
     return source.cast(term.type)

@@ -151,8 +151,8 @@ def _cast(node: exp.Cast, value: Any) -> Any:
             return dt.time.fromisoformat(value)
         if isinstance(value, decimal.Decimal) and pa.types.is_floating(target):
             value = float(value)  # pyarrow 26 makes 0.30000000000000004 of Decimal("0.3")
-        if isinstance(value, (str, decimal.Decimal)) and pa.types.is_decimal(target):
-            return value_of(value, target).as_py()  # pyarrow 26 crashes on the text 1e-9999999
+        if isinstance(value, (str, int, decimal.Decimal)) and pa.types.is_decimal(target):
+            return value_of(value, target).as_py()  # pyarrow 26 crashes on 1e-9999999, and refuses 1 for 9 digits
         scalar = (value if isinstance(value, pa.Scalar) else pa.scalar(value)).cast(target)
     except (pa.ArrowException, ArithmeticError, ValueError) as error:
         cause = first_line(error)

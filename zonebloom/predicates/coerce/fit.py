@@ -61,8 +61,8 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
     return Fit(_joined([array for array, _ in parts], column_type), None, num_out)
 
 
-def value_of(text: str | decimal.Decimal, wanted: pa.DataType) -> pa.Scalar:
-    """The value of type `wanted` that `text` spells.
+def value_of(text: str | int | decimal.Decimal, wanted: pa.DataType) -> pa.Scalar:
+    """The value of type `wanted` that `text` spells, or that equals a number.
 
     pyarrow's casts crash on 1e-9999999 for a decimal, text or Decimal, take 0xff for -1 and 16777217 for a close float.
 
