@@ -30,8 +30,7 @@ def little(number, width):
     return number.to_bytes(width, "little", signed=number < 0)
 
 
-def ints(low, high, width):
-    numbers = [low, high, 0, 1, min(7, high)]
+def same(numbers, width):
     return numbers, [little(number, width) for number in numbers]
 
 
@@ -40,37 +39,26 @@ def floats(code):
     return list(numbers), [struct.pack(f"<{code}", number) for number in numbers]
 
 
-def same(numbers, width):
-    return numbers, [little(number, width) for number in numbers]
-
-
 TEXTS = ["", "a", "é", "x" * 40, "\0", "a" * 13]
 RAW = [text.encode() for text in TEXTS]
 
 # type -> (what pa.array is given, the hash input of each value)
 INPUTS = {
     pa.bool_(): ([True, False], [b"\x01", b"\x00"]),
-    pa.int8(): ints(-(2**7), 2**7 - 1, 1),
-    pa.int16(): ints(-(2**15), 2**15 - 1, 2),
-    pa.int32(): ints(-(2**31), 2**31 - 1, 4),
-    pa.int64(): ints(-(2**63), 2**63 - 1, 8),
-    pa.uint8(): ints(0, 2**8 - 1, 1),
-    pa.uint16(): ints(0, 2**16 - 1, 2),
-    pa.uint32(): ints(0, 2**32 - 1, 4),
-    pa.uint64(): ints(0, 2**64 - 1, 8),
-    pa.float16(): floats("e"),
-    pa.float32(): floats("f"),
-    pa.float64(): floats("d"),
+    **{
+        getattr(pa, f"int{8 * n}")(): same([-(2 ** (8 * n - 1)), 2 ** (8 * n - 1) - 1, 0, 1, 7], n)
+        for n in (1, 2, 4, 8)
+    },
+    **{getattr(pa, f"uint{8 * n}")(): same([0, 2 ** (8 * n) - 1, 0, 1, 7], n) for n in (1, 2, 4, 8)},
+    **{kind: floats(code) for kind, code in ((pa.float16(), "e"), (pa.float32(), "f"), (pa.float64(), "d"))},
     pa.decimal32(7, 2): ([D("1.50"), D("-0.01")], [little(150, 4), little(-1, 4)]),
     pa.decimal64(18, 3): ([D("1.500"), D("-0.001")], [little(1500, 8), little(-1, 8)]),
     pa.decimal128(38, 2): ([D("1.50"), D("-1e30")], [little(150, 16), little(-(10**32), 16)]),
     pa.decimal256(76, 0): ([D(10**75), D(-5)], [little(10**75, 32), little(-5, 32)]),
     pa.date32(): ([dt.date(1970, 1, 2), dt.date(1969, 12, 31)], [little(1, 4), little(-1, 4)]),
     pa.date64(): ([dt.date(1970, 1, 2)], [little(86_400_000, 8)]),
-    pa.time32("s"): ([dt.time(0, 1)], [little(60, 4)]),
-    pa.time32("ms"): ([dt.time(0, 1)], [little(60_000, 4)]),
-    pa.time64("us"): ([dt.time(0, 0, 1)], [little(10**6, 8)]),
-    pa.time64("ns"): ([dt.time(0, 0, 1)], [little(10**9, 8)]),
+    **{pa.time32(unit): ([dt.time(0, 1)], [little(ticks, 4)]) for unit, ticks in (("s", 60), ("ms", 60_000))},
+    **{pa.time64(unit): ([dt.time(0, 0, 1)], [little(ticks, 8)]) for unit, ticks in (("us", 10**6), ("ns", 10**9))},
     pa.timestamp("s"): ([86_400], [little(86_400, 8)]),
     pa.timestamp("us", "Europe/Berlin"): ([dt.datetime(1970, 1, 1, tzinfo=dt.UTC)], [little(0, 8)]),
     pa.timestamp("ns"): ([-(10**9)], [little(-(10**9), 8)]),
@@ -79,12 +67,8 @@ INPUTS = {
     pa.binary(16): ([UUID.bytes], [UUID.bytes]),
     pa.binary(40): ([b"q" * 40], [b"q" * 40]),
     pa.uuid(): ([UUID.bytes], [UUID.bytes]),
-    pa.string(): (TEXTS, RAW),
-    pa.large_string(): (TEXTS, RAW),
-    pa.string_view(): (TEXTS, RAW),
-    pa.binary(): (RAW, RAW),
-    pa.large_binary(): (RAW, RAW),
-    pa.binary_view(): (RAW, RAW),
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), (TEXTS, RAW)),
+    **dict.fromkeys((pa.binary(), pa.large_binary(), pa.binary_view()), (RAW, RAW)),
     pa.dictionary(pa.int8(), pa.string()): (TEXTS, RAW),
     pa.dictionary(pa.uint64(), pa.int16()): same([1, 2, 1], 2),
     pa.run_end_encoded(pa.int32(), pa.int32()): same([1, 1, 2], 4),
@@ -119,9 +103,7 @@ def test_a_value_hashes_as_its_own_bytes_in_slices_in_chunks_and_as_a_probe(colu
     array = make([values[0], None, *values, None, None], column_type)
     expected = hashes_of([inputs[0], *inputs])
     for part, hashes in (
-        (array, expected),
-        (array.slice(1), expected[1:]),
-        (array.slice(2, 1), expected[1:2]),
+        *((array, expected), (array.slice(1), expected[1:]), (array.slice(2, 1), expected[1:2])),
         (array.slice(3).slice(0, len(values) - 1), expected[2:]),
         (pa.chunked_array([array.slice(0, 2), array.slice(2, 0), array.slice(2)]), expected),
     ):
@@ -319,10 +301,8 @@ def test_names_with_dots_inside_a_path_resolve():
 @pytest.mark.parametrize(
     "leaf",
     [
-        pa.array(["x", "y", "z"]).dictionary_encode(),
-        pa.RunEndEncodedArray.from_arrays([1, 2, 3], ["x", "y", "z"]),
-        pa.array(["x", "y", "z"], pa.string_view()),
-        pa.array([UUID.bytes] * 3, pa.uuid()),
+        *(pa.array(["x", "y", "z"]).dictionary_encode(), pa.RunEndEncodedArray.from_arrays([1, 2, 3], ["x", "y", "z"])),
+        *(pa.array(["x", "y", "z"], pa.string_view()), pa.array([UUID.bytes] * 3, pa.uuid())),
         pa.array([True, False, True]),
     ],
     ids=lambda leaf: str(leaf.type),
@@ -347,10 +327,9 @@ def test_leaf_paths_are_in_order_of_the_schema():
 
 @pytest.mark.parametrize(("name", "near"), [("a.c.f", "a.c.d"), ("plane", "plain"), ("a.c.d.e", "a.c.d")])
 def test_an_unknown_column_is_refused_with_the_nearest_names(name, near):
-    with pytest.raises(ColumnNotFoundError, match=rf"did you mean .*\b{near}\b"):
-        hashing.resolve_column(NESTED.schema, name)
-    with pytest.raises(ColumnNotFoundError, match=rf"did you mean .*\b{near}\b"):
-        hashing.column_array(NESTED, name)
+    for find, of in ((hashing.resolve_column, NESTED.schema), (hashing.column_array, NESTED)):
+        with pytest.raises(ColumnNotFoundError, match=rf"did you mean .*\b{near}\b"):
+            find(of, name)
 
 
 def test_an_ambiguous_name_is_refused():
@@ -363,9 +342,7 @@ def test_an_ambiguous_name_is_refused():
 
 
 SLICED = {
-    pa.binary(): (bytes, bytes),
-    pa.large_binary(): (bytes, bytes),
-    pa.binary_view(): (bytes, bytes),
+    **dict.fromkeys((pa.binary(), pa.large_binary(), pa.binary_view()), (bytes, bytes)),
     pa.bool_(): (bool, lambda text: little(bool(text), 1)),
     pa.int64(): (len, lambda text: little(len(text), 8)),
 }

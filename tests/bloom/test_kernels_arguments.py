@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,7 @@ TWO, NUMBERS = longs(2), words(2) + np.uint32(4)
 NULLS = {"validity": octets(2), "validity_offset": 0}
 ROWS = {"filters": words(2, 4, 8), "valid_counts": TWO, "num_rows": 16, "rows_per_zone": 8, "first_fill": 0, **NULLS}
 PAGES, BLOCKS, HASHES = octets(2, 4096), words(4, 8), longs(3)
+READ, ZEROS = {"pages": PAGES, "zone_bits": 3}, {"first_fill": 0, "first_zone": 0}
 CALLS = [
     of(xxh64.hash_fixed, data=octets(16), width=8),
     of(xxh64.hash_variable, "offsets", data=octets(8), offsets=np.array([0, 8], np.int32)),
@@ -49,30 +52,15 @@ CALLS = [
     of(slices.find_live_zone, "", "out", rows=octets(512, 64), hashes=HASHES, live=octets(64), out=HASHES > 0),
     of(
         *(pairs.pack_pairs, "hashes", "pairs has_null"),
-        **{"hashes": longs(16), "pairs": longs(17), "has_null": TWO > 0, **NULLS},
-        rows_per_zone=8,
-        first_fill=0,
-        first_zone=0,
+        **{"hashes": longs(16), "pairs": longs(17), "has_null": TWO > 0, "rows_per_zone": 8, **ZEROS, **NULLS},
     ),
     of(pairs.partition_pairs, "pairs", "target", pairs=HASHES, target=longs(3), partition_bits=2),
     of(locator.encode_pages, "pairs pages", "pages begun", pairs=HASHES, zone_bits=3, pages=PAGES, begun=TWO),
-    of(
-        *(locator.decode_pages, "pages", "pairs"),
-        pages=PAGES,
-        num_zones=8,
-        zone_bits=3,
-        pairs=longs(1978),
-        new_numbers=words(8),
-    ),
+    of(locator.decode_pages, "pages", "pairs", num_zones=8, pairs=longs(1978), new_numbers=words(8), **READ),
     of(
         *(locator.find_pairs, "hashes keys", "keys zones"),
-        pages=PAGES,
-        hashes=HASHES,
-        begins=longs(3),
-        ends=longs(3) + np.uint64(2),
-        zone_bits=3,
-        keys=longs(4),
-        zones=longs(4),
+        **{"hashes": HASHES, "begins": longs(3), "ends": longs(3) + np.uint64(2), **READ},
+        **dict.fromkeys(("keys", "zones"), longs(4)),
     ),
 ]
 
@@ -98,6 +86,7 @@ def test_an_argument_that_does_not_fit_is_refused(function, arguments, free, wri
 
 
 FIVE, ROOM = longs(5), longs(8)
+packed = partial(pairs.pack_pairs, FIVE, ROOM, ROOM > 0, rows_per_zone=2)
 
 
 def runs(*starts):
@@ -117,11 +106,8 @@ def runs(*starts):
         (lambda: slices.slice_zones(words(8, 2, 8), octets(256, 3)), "512 bit rows"),
         (lambda: slices.unslice_zones(octets(0, 3), words(8, 2, 8)), "256 bit rows a block, got 0"),
         (lambda: slices.find_live_zone(octets(512, 3), FIVE, live=octets(3), out=longs(5) > 0), "multiple of 64"),
-        (lambda: pairs.pack_pairs(FIVE, ROOM, ROOM > 0, rows_per_zone=2, first_fill=2), "first_fill must be"),
-        (
-            lambda: pairs.pack_pairs(FIVE, ROOM, ROOM > 0, rows_per_zone=2, first_zone=MAX_ZONES - 2),
-            "first_zone must be",
-        ),
+        (lambda: packed(first_fill=2), "first_fill must be"),
+        (lambda: packed(first_zone=MAX_ZONES - 2), "first_zone must be"),
         (lambda: pairs.sort_pairs(longs(5), ROOM[:4]), "target must have at least 5 items, got 4"),
         (lambda: runs(0, 3, 2), "bounds must ascend to at most the end"),
         (lambda: runs(0, 2, 6), "bounds must ascend to at most the end"),

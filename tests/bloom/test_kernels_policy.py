@@ -45,9 +45,8 @@ def package(compiled, tmp_path):
 
 def run(package, code=PACK, **environment):
     variables = os.environ | {"PYTHONPATH": str(package.parent)} | environment
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False, cwd=package.parent
-    )
+    options = {"env": variables, "capture_output": True, "text": True, "cwd": package.parent}
+    done = subprocess.run([sys.executable, "-c", code], check=False, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -67,13 +66,10 @@ def test_a_damaged_cache_is_compiled_anew_and_the_next_process_compiles_nothing(
 
 
 def test_without_a_writable_cache_folder_kernels_still_run(package):
-    code = (
-        """
+    code = f"""
 from numba.core import caching
 caching.CacheImpl._locator_classes = []  # what Numba is left with when no folder can be written
-"""
-        + PACK
-    )
+{PACK}"""
     assert run(package, code).startswith("3 7 0 ")
 
 
@@ -88,15 +84,12 @@ tempfile.TemporaryFile = refused  # root may write everywhere
 
 
 def test_a_full_disk_does_not_fail_a_kernel(package):
-    code = (
-        """
+    code = f"""
 from numba.core import caching
 def no_space(*_):
     raise OSError(28, "No space left on device")
 caching.IndexDataCacheFile.save = no_space
-"""
-        + PACK
-    )
+{PACK}"""
     shutil.rmtree(package / "bloom" / "kernels" / "__pycache__")
     assert run(package, code) == "3 7 0 1 True"
 

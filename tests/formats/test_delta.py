@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
 
 import zonebloom as zb
 from tests import delta_log, tables
@@ -57,9 +57,6 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "table"
 
 
-# --- the files of the log ---------------------------------------------------------------------------------------------
-
-
 # --- partitions -------------------------------------------------------------------------------------------------------
 
 
@@ -70,21 +67,6 @@ def test_a_table_partitioned_by_bytes_is_refused(tmp_path):
         zb.build_index(tmp_path, "u")
 
 
-def test_a_table_that_is_updated_while_it_is_read_is_read_again(root, monkeypatch):
-    table = DeltaTable(root)
-    index = build(root, "u")
-    write_deltalake(root, rows(900, 901), mode="append")
-
-    def files_before(*arguments: Any) -> object:
-        files = files_of(*arguments)
-        table.update_incremental()
-        return files
-
-    files_of = delta._files
-    monkeypatch.setattr(delta, "_files", files_before)
-    assert zb.open_index(index.location, dataset=table).to_table(user(900)).num_rows == 1
-
-
 def test_an_empty_text_as_partition_value_is_null_as_the_protocol_says(tmp_path):
     write_deltalake(tmp_path, rows(0, 2, p=["", "x"]), partition_by=["p"])
     index = build(tmp_path)
@@ -93,7 +75,7 @@ def test_an_empty_text_as_partition_value_is_null_as_the_protocol_says(tmp_path)
 
 
 def test_a_partition_value_that_python_does_not_have_is_compared(tmp_path):
-    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, ""), ("d", "date", 0, "")], partitions=["d"])
+    hand_made(tmp_path, [*PLAIN, ("d", "date", 0, "")], partitions=["d"])
     for number, day in enumerate(["2026-01-01", "+20226-01-01"]):
         add_file(tmp_path, f"{number}.parquet", rows(number, number + 1), {"d": day})
     index = build(tmp_path)
@@ -106,9 +88,8 @@ def test_a_path_that_looks_like_another_partition_is_not_believed(tmp_path):
     (add,) = delta_log.actions(tmp_path, "add")
     (tmp_path / "day=9").mkdir()
     (tmp_path / add["path"]).rename(tmp_path / "day=9" / "part.parquet")
-    delta_log.commit(
-        tmp_path, {"remove": {"path": add["path"], "dataChange": True}}, {"add": add | {"path": "day=9/part.parquet"}}
-    )
+    moved = {"remove": {"path": add["path"], "dataChange": True}}, {"add": add | {"path": "day=9/part.parquet"}}
+    delta_log.commit(tmp_path, *moved)
     index = build(tmp_path)
     assert index.to_table("day = 1").num_rows == 4
     assert index.search("day = 9").kept.files == 0
@@ -150,7 +131,9 @@ def test_another_partitioning_of_the_same_table(tmp_path):
 
 
 def test_an_added_column_is_null_where_it_is_missing_and_known_before_a_refresh(root):
+    DeltaTable(root).alter.add_columns([Field("later", "string")])  # which only the log has
     index = build(root)
+    assert index.to_table("later IS NULL").num_rows == 120
     write_deltalake(root, rows(120, 130, extra=["x"] * 10), mode="append", schema_mode="merge")
     assert index.to_table("extra = 'x'").num_rows == 10
     assert index.to_table("extra IS NULL").num_rows == 120
@@ -198,16 +181,6 @@ def test_a_file_that_spells_a_column_in_another_case_is_refused(tmp_path, mode):
     assert index.search(user(7)).files == ["a.parquet", "b.parquet"]
     with pytest.raises(DataFileError, match="got U, spelled in another case"):
         index.to_table(user(7))
-
-
-def test_a_column_that_only_the_log_has_can_be_asked_for(root):
-    from deltalake import Field, Schema  # noqa: F401
-    from deltalake.schema import PrimitiveType
-
-    DeltaTable(root).alter.add_columns([Field("later", PrimitiveType("string"))])
-    index = build(root)
-    assert index.to_table("later IS NULL").num_rows == 120
-    assert_agrees(index, root)
 
 
 def hand_made(root: Path, fields, *, mode="none", partitions=(), features=()) -> None:
@@ -414,13 +387,10 @@ def test_a_refresh_that_a_rename_overtakes_starts_again(tmp_path):
 # --- deletion vectors -------------------------------------------------------------------------------------------------
 
 
-VECTORS = {"delta.enableDeletionVectors": "true"}
-
-
 @pytest.fixture
 def vectors(tmp_path: Path) -> Path:
     """A table of one file, of 100 rows, that may have deletion vectors."""
-    write_deltalake(tmp_path / "table", rows(0, 100), configuration=VECTORS)
+    write_deltalake(tmp_path / "table", rows(0, 100), configuration={"delta.enableDeletionVectors": "true"})
     return tmp_path / "table"
 
 
@@ -487,18 +457,20 @@ def test_a_log_from_a_backup_goes_on_with_other_entries_of_the_same_numbers(tmp_
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("feature", "message"), [("sideways", "sideways"), ("catalogManaged", "catalog")])
-def test_a_reader_feature_that_is_unknown_or_hides_the_log_is_refused(tmp_path, feature, message):
-    hand_made(tmp_path, [("id", "long", 0, "")], features=[feature])
-    with pytest.raises(DataFileError, match=message):
-        zb.build_index(tmp_path, "id")
-
-
-@pytest.mark.parametrize("feature", ["typeWidening", "vacuumProtocolCheck", "variantShredding"])
-def test_features_beside_which_no_deletion_vector_is_read_are_refused_before_a_build(tmp_path, feature):
-    hand_made(tmp_path, PLAIN, features=["deletionVectors", feature])
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        *((["sideways"], "sideways"), (["catalogManaged"], "catalog")),
+        *(
+            (["deletionVectors", beside], f"(?i)deletion vectors .*{beside}")
+            for beside in ("typeWidening", "vacuumProtocolCheck", "variantShredding")
+        ),
+    ],
+)
+def test_features_that_hide_rows_or_the_log_are_refused_before_a_build(tmp_path, features, message):
+    hand_made(tmp_path, PLAIN, features=features)
     add_file(tmp_path, "a.parquet", rows(0, 10))
-    with pytest.raises(DataFileError, match=f"(?i)deletion vectors .*{feature}"):
+    with pytest.raises(DataFileError, match=message):
         build(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["_delta_log", "a.parquet"]
 
@@ -516,22 +488,15 @@ def test_a_location_that_deltalake_takes_for_another_is_refused(root, s3):
     assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
 
 
-@pytest.mark.parametrize("name", ["a#b", "a?b", "a%b", "é+b"])
-def test_a_location_in_an_object_store_is_literal(root, s3, name):
-    s3.upload(root, f"{name}/t")
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%b", "é+b", "day=1,(a+b)"])
+def test_a_location_in_an_object_store_is_literal(vectors, s3, name):
+    """deltalake 1.6 finds no deletion vectors below a location with an escape, such as %3D, which is mended here."""
+    if "=" in name:
+        delta_log.delete_rows(vectors, *delta_log.actions(vectors, "add"), [0])
+    s3.upload(vectors, f"{name}/t")
     index = build(s3.url(f"{name}/t"), storage_options=s3.options)
-    assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(vectors))
     assert index.to_table(user(50))["id"].to_pylist() == [50]
-
-
-def test_deletion_vectors_below_a_key_and_value_are_read_in_an_object_store(tmp_path, s3):
-    """deltalake 1.6 finds none below a location with an escape, such as %3D."""
-    root = tmp_path / "table"
-    write_deltalake(root, rows(0, 40), configuration=VECTORS)
-    delta_log.delete_rows(root, delta_log.actions(root, "add")[0], [0])
-    s3.upload(root, "day=1,(a+b)/t")
-    index = build(s3.url("day=1,(a+b)/t"), storage_options=s3.options)
-    assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
 
 
 def test_a_log_with_a_checkpoint_of_version_2_is_read(root):

@@ -41,8 +41,6 @@ from tests.iceberg_log import commit_deletes, delete_rows
 from tests.s3 import S3Server
 from tests.tables import ROWS_PER_ZONE, assert_same, catalog_in, rows, user
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError, ZoneBloomError
-from zonebloom.formats.iceberg import snapshot as snapshots
-from zonebloom.formats.iceberg.snapshot import planned
 from zonebloom.ground.reasons import ReasonCode
 
 
@@ -175,7 +173,7 @@ def migrated(catalog: SqlCatalog, kind: PrimitiveType, days: pa.Array) -> Table:
     bare = rows(0, len(days)).rename_columns(["old_id", "u"])
     pq.write_table(bare, local(first))
     table = catalog.load_table("db.migrated")
-    _rewrite_sizes(table, local(first).stat().st_size)
+    _rewrite(table, FILE_SIZE, local(first).stat().st_size)
     return table
 
 
@@ -220,21 +218,6 @@ def test_two_columns_of_a_file_that_the_mapping_has_for_one_are_refused(catalog,
         build(table, place, "b")
 
 
-def test_a_table_that_is_refreshed_while_it_is_read_is_read_again(table, place, monkeypatch):
-    index = build(table, place)
-    catalog_has = table.catalog.load_table(table.name())
-    catalog_has.append(rows(900, 901))
-
-    def planned_before(read: Table) -> object:
-        tasks = planned(read)
-        table.refresh()
-        return tasks
-
-    monkeypatch.setattr(snapshots, "planned", planned_before)
-    index = zb.open_index(index.location, dataset=table)
-    assert [index.to_table(user(900)).num_rows for _ in range(2)] == [0, 1]
-
-
 def test_a_double_of_the_log_is_no_value_of_a_file(catalog, place):
     """pyiceberg 0.12 reads 0.1 in a manifest as 0.10000000149011612."""
     index = build(migrated(catalog, DoubleType(), pa.array([0.1] * 20)), place)
@@ -244,25 +227,25 @@ def test_a_double_of_the_log_is_no_value_of_a_file(catalog, place):
             index.to_table(condition)
 
 
-def _rewrite_sizes(table: Table, size: int) -> None:
-    """Let the manifests of the table say that its files have `size` bytes."""
+def _rewrite(table: Table, field: int, value: object) -> None:
+    """Let the only manifest of the table say something else of its data files."""
     snapshot = table.current_snapshot()
     (manifest,) = snapshot.manifests(table.io)
     entries = manifest.fetch_manifest_entry(table.io)
     output = table.io.new_output(manifest.manifest_path)
     local(manifest.manifest_path).unlink()
+    added = {"status": ManifestEntryStatus.ADDED, "snapshot_id": snapshot.snapshot_id}
     with write_manifest(2, table.spec(), table.schema(), output, snapshot.snapshot_id, "null") as writer:
         for entry in entries:
-            entry.data_file[5] = size
-            writer.add_entry(
-                ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED, snapshot_id=snapshot.snapshot_id, data_file=entry.data_file
-                )
-            )
+            entry.data_file[field] = value
+            writer.add_entry(ManifestEntry.from_args(**added, data_file=entry.data_file))
     local(snapshot.manifest_list).unlink()
     listed = table.io.new_output(snapshot.manifest_list)
     with write_manifest_list(2, listed, snapshot.snapshot_id, None, 1, "null") as manifests:
         manifests.add_manifests([writer.to_manifest_file()])
+
+
+FILE_FORMAT, FILE_SIZE = 2, 5
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -611,7 +594,7 @@ def test_a_file_without_ids_in_a_table_without_a_name_mapping_is_refused(catalog
     table = table_of(catalog, rows(0, 20))
     (path,) = map(local, files_of(table))
     pq.write_table(rows(0, 20), path)
-    _rewrite_sizes(table, path.stat().st_size)
+    _rewrite(table, FILE_SIZE, path.stat().st_size)
     with pytest.raises(DataFileError, match="name mapping"):
         build(table, place)
 
@@ -625,18 +608,9 @@ def test_a_column_with_an_initial_default_is_refused(table, tmp_path, place):
         build(tmp_path / "v1.metadata.json", place)
 
 
-def test_data_files_other_than_parquet_are_refused(table, place):
-    snapshot = table.current_snapshot()
-    for manifest in snapshot.manifests(table.io):
-        path = local(manifest.manifest_path)
-        entries = manifest.fetch_manifest_entry(table.io)
-        for entry in entries:
-            entry.data_file[2] = FileFormat.ORC
-        path.unlink()
-        output = table.io.new_output(manifest.manifest_path)
-        with write_manifest(2, table.spec(), table.schema(), output, snapshot.snapshot_id, "null") as writer:
-            for entry in entries:
-                writer.existing(entry)
+def test_data_files_other_than_parquet_are_refused(catalog, place):
+    table = table_of(catalog, rows(0, 20))
+    _rewrite(table, FILE_FORMAT, FileFormat.ORC)
     with pytest.raises(DataFileError, match="Parquet, got ORC"):
         build(table, place)
 

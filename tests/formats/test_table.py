@@ -22,6 +22,7 @@ from tests.conftest import index_of
 from tests.tables import ROWS_PER_ZONE, Delta, Events, Folder, Iceberg, Lance, assert_agrees, build, rows, user
 from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError, StorageError
 from zonebloom.formats import delta, open_dataset
+from zonebloom.formats.iceberg import snapshot as iceberg_snapshots
 from zonebloom.ground.reasons import ReasonCode
 
 ALL = "id IS NOT NULL"
@@ -35,14 +36,17 @@ def of(*formats: type[Events], **attributes: object) -> pytest.MarkDecorator:
 tables = of(Delta, Iceberg, Lance)
 
 
-@pytest.fixture(params=[Folder, Delta, Iceberg, Lance], ids=lambda case: case.__name__.lower())
-def events(request, tmp_path) -> Iterator[Events]:
-    """A table of three files, of 40 rows each."""
-    table = request.param(tmp_path)
+def of_three_files(table: Events) -> Iterator[Events]:
     for start in (0, 40, 80):
         table.append(rows(start, start + 40))
     yield table
     table.close()
+
+
+@pytest.fixture(params=[Folder, Delta, Iceberg, Lance], ids=lambda case: case.__name__.lower())
+def events(request, tmp_path) -> Iterator[Events]:
+    """A table of three files, of 40 rows each."""
+    yield from of_three_files(request.param(tmp_path))
 
 
 @pytest.fixture
@@ -148,8 +152,6 @@ def test_partition_values_are_those_of_the_log_and_prune_files(kind, integer, od
 # --- rows that are deleted without rewriting their file ---------------------------------------------------------------
 
 GONE = [0, 5, *range(8, 16), 39]
-
-
 WAYS = [*((Delta, way) for way in "iup"), (Iceberg, "parquet"), (Iceberg, "puffin"), (Lance, ""), (Lance, "ids")]
 
 
@@ -159,10 +161,7 @@ def hiding(request, tmp_path) -> Iterator[Events]:
     kind, how = request.param
     table = kind(tmp_path)
     table.hides_by, table.has_stable_ids = how, how == "ids"
-    for start in (0, 40, 80):
-        table.append(rows(start, start + 40))
-    yield table
-    table.close()
+    yield from of_three_files(table)
 
 
 def test_deleted_rows_are_left_out_and_their_file_stays_covered(hiding, tmp_path):
@@ -233,6 +232,25 @@ def test_a_table_that_its_library_loaded_stands_for_the_version_that_is_loaded(e
     assert (len(pinned.list()), len(ids(index))) == (3, 130)
     assert index.refresh().num_files_added == 1
     assert index.search(user(125)).num_rows_kept <= ROWS_PER_ZONE
+
+
+READS = {"delta": (delta, "_files"), "iceberg": (iceberg_snapshots, "planned")}
+
+
+@of(Delta, Iceberg)
+def test_a_loaded_table_that_is_updated_while_it_is_read_is_read_again(events, index, monkeypatch):
+    loaded, (module, name) = events.loaded(), READS[events.kind]
+    events.append(rows(900, 901))
+    read = getattr(module, name)
+
+    def read_before_it_moves(*arguments: object) -> object:
+        files = read(*arguments)
+        events.reload(loaded)
+        return files
+
+    monkeypatch.setattr(module, name, read_before_it_moves)
+    opened = zb.open_index(index.location, dataset=loaded)
+    assert [opened.to_table(user(900)).num_rows for _ in range(2)] == [int(events.kind == "delta"), 1]
 
 
 @tables
