@@ -238,6 +238,32 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`meanwhile(owner, name, other)`: `other` happens just before, or after, the next call (`when` says which)."""
+
+    def arrange(
+        owner: object,
+        name: str,
+        other: Callable[[], object],
+        *,
+        is_after: bool = False,
+        when: Any = lambda *_, **__: True,
+    ) -> None:
+        whole = getattr(owner, name)
+
+        def called(*arguments: Any, **options: Any) -> Any:
+            if not when(*arguments, **options):
+                return whole(*arguments, **options)
+            monkeypatch.setattr(owner, name, whole)
+            answer = whole(*arguments, **options) if is_after else other()
+            return (other(), answer)[1] if is_after else whole(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, called)
+
+    return arrange
+
+
+@pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[RacingCatalog]:
     """A catalog of Iceberg tables, with the namespace `db`."""
     from tests.iceberg_log import RacingCatalog

@@ -96,6 +96,10 @@ def table(tmp_path, catalog):
     return three_files
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 def place_of(table) -> Path:
     return Path(table.location().removeprefix("file://"))
 
@@ -107,10 +111,9 @@ def test_no_file_of_an_iceberg_table_holds_erased_rows(tmp_path, catalog, column
     table.delete("x = 250")
     stray = place_of(table) / "data" / "stray.parquet"
     pq.write_table(rows(500, 501), stray)
-    sketch = place_of(table) / "metadata" / "sketch.puffin"
-    sketch.write_bytes(b"hashes of values")
-    old = sketch.with_name("old.puffin")
-    old.write_bytes(b"hashes of values")
+    sketch, old = (place_of(table) / "metadata" / f"{name}.puffin" for name in ("sketch", "old"))
+    for path in (sketch, old):
+        path.write_bytes(b"hashes of values")
     described = {"statistics-path": old.as_uri(), "file-size-in-bytes": 16, "file-footer-size-in-bytes": 8}
     described |= {"snapshot-id": table.current_snapshot().snapshot_id, "blob-metadata": []}
     with table.update_statistics() as update:
@@ -150,19 +153,6 @@ def test_no_values_change_nothing(table, tmp_path):
     assert (done.num_rows_erased, done.num_rows_left, len(table.refresh().snapshots())) == (0, 0, before)
 
 
-def stopping(monkeypatch, owner, name: str, *, is_after: bool) -> None:
-    """Have the next call of a function end in an interrupt, before or after its work."""
-    whole = getattr(owner, name)
-
-    def stopped(*args, **options):
-        monkeypatch.setattr(owner, name, whole)
-        if is_after:
-            whole(*args, **options)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(owner, name, stopped)
-
-
 @pytest.mark.parametrize(
     "stop",
     [
@@ -173,11 +163,11 @@ def stopping(monkeypatch, owner, name: str, *, is_after: bool) -> None:
     ],
     ids=["delete", "expire", "remove", "vacuum"],
 )
-def test_an_erasure_from_an_iceberg_table_that_is_stopped_goes_on(tmp_path, catalog, monkeypatch, table, stop):
+def test_an_erasure_from_an_iceberg_table_that_is_stopped_goes_on(tmp_path, catalog, meanwhile, table, stop):
     owner, name, is_after = stop
     options = {"index": tmp_path / "index", "record": tmp_path / "erased.json"}
     gone = ["user '7'", "user '207'"]
-    stopping(monkeypatch, owner, name, is_after=is_after)
+    meanwhile(owner, name, interrupt, is_after=is_after)
     with pytest.raises(KeyboardInterrupt):
         zb.erase(table, "text", gone, **options)
     done = zb.erase(catalog.load_table("db.t"), "text", gone, **options)
@@ -189,9 +179,9 @@ def test_an_erasure_from_an_iceberg_table_that_is_stopped_goes_on(tmp_path, cata
 @pytest.mark.parametrize(
     ("owner", "name"), [(TableMerger, "execute"), (DeltaTable, "vacuum")], ids=["delete", "vacuum"]
 )
-def test_an_erasure_from_a_delta_table_that_is_stopped_goes_on(tmp_path, monkeypatch, owner, name):
+def test_an_erasure_from_a_delta_table_that_is_stopped_goes_on(tmp_path, meanwhile, owner, name):
     root, gone = delta_table(tmp_path, num_files=2), ["user '7'", "user '107'"]
-    stopping(monkeypatch, owner, name, is_after=True)
+    meanwhile(owner, name, interrupt, is_after=True)
     with pytest.raises(KeyboardInterrupt):
         zb.erase(root, "text", gone, record=tmp_path / "erased.json")
     done = zb.erase(root, "text", gone, record=tmp_path / "erased.json")
@@ -254,29 +244,22 @@ def test_a_snapshot_that_is_still_to_be_published_stays(tmp_path, table):
     table.append(rows(300, 310), snapshot_properties={"published-wap-id": "b"})
     waiting = next(snapshot.snapshot_id for snapshot in table.snapshots() if snapshot.summary["wap.id"] == "a")
     done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
-    assert done.still_held == (
-        f"snapshot {waiting} of {table.location()}, staged by wap.id a: publish or expire it, and erase again",
-    )
+    told = f"snapshot {waiting} of {table.location()}, staged by wap.id a: publish or expire it, and erase again"
+    assert done.still_held == (told,)
     assert sorted(table.scan(snapshot_id=waiting).to_arrow()["x"].to_pylist()) == [*range(310)]
     assert {snapshot.snapshot_id for snapshot in table.snapshots()} == {waiting, table.metadata.current_snapshot_id}
 
 
 @pytest.mark.parametrize("when", ["names are read", "snapshots are expired"])
-def test_a_branch_that_returns_to_an_old_snapshot_during_an_erasure_stays(tmp_path, catalog, monkeypatch, table, when):
+def test_a_branch_that_returns_to_an_old_snapshot_during_an_erasure_stays(tmp_path, catalog, meanwhile, table, when):
     first = table.history()[0].snapshot_id
-    add = Journal.add
 
     def return_to_first():
         catalog.load_table("db.t").manage_snapshots().rollback_to_snapshot(first).commit()
 
-    def noted(journal, step, content):
-        add(journal, step, content)
-        if step == "unnamed" and when == "names are read":
-            monkeypatch.undo()
-            return_to_first()
-
-    monkeypatch.setattr(Journal, "add", noted)
-    if when == "snapshots are expired":
+    if when == "names are read":
+        meanwhile(Journal, "add", return_to_first, is_after=True, when=lambda _, step, __: step == "unnamed")
+    else:
         catalog.rounds = [[], [], [return_to_first]]
     done = zb.erase(catalog.load_table("db.t"), "text", ["user '7'", "user '207'"], index=tmp_path / "index")
     assert done.num_rows_left == 1
@@ -290,20 +273,13 @@ def test_rows_that_come_while_an_iceberg_table_is_erased_from_are_counted(tmp_pa
     assert catalog.load_table("db.t").scan().to_arrow().num_rows == 300
 
 
-def test_rows_of_a_column_whose_name_another_one_takes_meanwhile_are_not_told_as_erased(
-    tmp_path, catalog, monkeypatch, table
-):
-    add = Journal.add
+def test_rows_of_a_column_whose_name_another_one_takes_are_not_told_as_erased(tmp_path, catalog, meanwhile, table):
+    def take_its_name():
+        other = catalog.load_table("db.t")
+        other.update_schema().rename_column("text", "former").commit()
+        other.update_schema().add_column("text", StringType()).commit()
 
-    def noted(journal, step, content):
-        add(journal, step, content)
-        if step == "held":
-            monkeypatch.undo()
-            other = catalog.load_table("db.t")
-            other.update_schema().rename_column("text", "former").commit()
-            other.update_schema().add_column("text", StringType()).commit()
-
-    monkeypatch.setattr(Journal, "add", noted)
+    meanwhile(Journal, "add", take_its_name, is_after=True, when=lambda _, step, __: step == "held")
     done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
     assert (done.num_rows_erased, done.num_rows_left, done.files) == (0, 0, ())
     assert catalog.load_table("db.t").scan().to_arrow().num_rows == 300
@@ -351,9 +327,8 @@ def test_a_delta_table_whose_columns_are_mapped_by_id_stays_as_it_is(tmp_path):
     described |= {"configuration": {"delta.columnMapping.mode": "id"}, "partitionColumns": []}
     features = {"readerFeatures": ["columnMapping"], "writerFeatures": ["columnMapping"]}
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
-    delta_log.commit(
-        tmp_path / "t", {"protocol": protocol}, {"metaData": described | {"schemaString": json.dumps(schema)}}
-    )
+    described |= {"schemaString": json.dumps(schema)}
+    delta_log.commit(tmp_path / "t", {"protocol": protocol}, {"metaData": described})
     field = pa.field("before", pa.int64(), metadata={"PARQUET:field_id": "1"})
     pq.write_table(pa.table([[1, 2]], schema=pa.schema([field])), tmp_path / "t/a.parquet")
     size = (tmp_path / "t/a.parquet").stat().st_size
@@ -469,48 +444,29 @@ def test_a_delta_table_with_letters_beyond_ascii_in_its_paths_stays_as_it_is(tmp
     assert DeltaTable(root).to_pyarrow_table()["k"].to_pylist() == [1, 2, 3]
 
 
-def test_a_delta_table_that_is_restored_before_its_vacuum_keeps_its_files(tmp_path, monkeypatch):
-    root, vacuum = delta_table(tmp_path), DeltaTable.vacuum
-
-    def followed(table, **options):
-        monkeypatch.undo()
-        paths = vacuum(table, **options)
-        DeltaTable(root).restore(0)
-        return paths
-
-    monkeypatch.setattr(DeltaTable, "vacuum", followed)
+def test_a_delta_table_that_is_restored_before_its_vacuum_keeps_its_files(tmp_path, meanwhile):
+    root = delta_table(tmp_path)
+    meanwhile(DeltaTable, "vacuum", lambda: DeltaTable(root).restore(0), is_after=True)
     done = zb.erase(root, "text", ["user '7'"])
     assert (done.num_rows_left, on_disk(root)) == (1, [*range(100)])
     assert len(done.removed) == 1
     assert DeltaTable(root).file_uris() == [path.as_posix() for path in root.glob("*.parquet")]
 
 
-def test_a_delta_table_that_loses_files_before_its_vacuum_is_vacuumed_again(tmp_path, monkeypatch):
-    root, vacuum = delta_table(tmp_path), DeltaTable.vacuum
-
-    def overtaken(table, **options):
-        if not options["dry_run"]:
-            monkeypatch.undo()
-            DeltaTable(root).delete("x = 50")
-        return vacuum(table, **options)
-
-    monkeypatch.setattr(DeltaTable, "vacuum", overtaken)
+def test_a_delta_table_that_loses_files_before_its_vacuum_is_vacuumed_again(tmp_path, meanwhile):
+    root = delta_table(tmp_path)
+    meanwhile(
+        DeltaTable, "vacuum", lambda: DeltaTable(root).delete("x = 50"), when=lambda _, dry_run, **__: not dry_run
+    )
     done = zb.erase(root, "text", ["user '7'"])
     assert (done.num_rows_left, on_disk(root)) == (0, sorted({*range(100)} - {7, 50}))
     assert len(done.removed) == 2
 
 
-def test_rows_of_a_change_feed_and_of_another_writer_are_told_and_erased(tmp_path, monkeypatch):
+def test_rows_of_a_change_feed_and_of_another_writer_are_told_and_erased(tmp_path, meanwhile):
     """Another commit comes between the plan and the commit of a delete: the rows are found and deleted again."""
     root = delta_table(tmp_path, **{"delta.enableChangeDataFeed": "true"})
-    merge, others = DeltaTable.merge, [rows(7, 9)]
-
-    def beaten(table, *args, **options):
-        if others:
-            write_deltalake(root, others.pop(), mode="append")
-        return merge(table, *args, **options)
-
-    monkeypatch.setattr(DeltaTable, "merge", beaten)
+    meanwhile(DeltaTable, "merge", lambda: write_deltalake(root, rows(7, 9), mode="append"))
     done = zb.erase(root, "text", ["user '7'"])
     assert (done.num_rows_erased, done.num_rows_left) == (2, 0)
     assert done.still_held[0].startswith(f"{root}/_change_data/")
@@ -525,18 +481,9 @@ def test_rows_of_a_change_feed_and_of_another_writer_are_told_and_erased(tmp_pat
     ],
     ids=["compaction", "property", "column"],
 )
-def test_an_erasure_that_another_writer_overtakes_goes_on_and_counts_rows_once(
-    tmp_path, monkeypatch, change, num_files
-):
-    root, merge = delta_table(tmp_path, num_files=2), DeltaTable.merge
-
-    def beaten(table, *args, **options):
-        monkeypatch.undo()
-        planned = merge(table, *args, **options)
-        change(DeltaTable(root))
-        return planned
-
-    monkeypatch.setattr(DeltaTable, "merge", beaten)
+def test_an_erasure_that_another_writer_overtakes_goes_on_and_counts_rows_once(tmp_path, meanwhile, change, num_files):
+    root = delta_table(tmp_path, num_files=2)
+    meanwhile(DeltaTable, "merge", lambda: change(DeltaTable(root)), is_after=True)
     done = zb.erase(root, "text", ["user '3'", "user '103'"])
     assert (done.num_rows_erased, done.num_rows_left, len(done.files)) == (2, 0, num_files)
 

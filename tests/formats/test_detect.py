@@ -75,14 +75,8 @@ def test_partition_only_predicates_are_exact_and_read_nothing(tmp_path, monkeypa
     write_hive(tmp_path, [f"day={day}/city={city}" for day in (1, 2, 3) for city in ("a", NULL)])
     index = zb.build_index(tmp_path, "id", rows_per_zone=1)
     for text, files in (
-        ("day = 2", 2),
-        ("day > 1 AND city = 'a'", 2),
-        ("NOT (day IN (1, 2))", 2),
-        ("city IS NULL OR day = 1", 4),
-        ("city != 'a'", 0),
-        ("day BETWEEN 2 AND 9", 4),
-        ("city LIKE 'a%'", 3),
-        ("day = 99999999999", 0),
+        *(("day = 2", 2), ("day > 1 AND city = 'a'", 2), ("NOT (day IN (1, 2))", 2), ("city IS NULL OR day = 1", 4)),
+        *(("city != 'a'", 0), ("day BETWEEN 2 AND 9", 4), ("city LIKE 'a%'", 3), ("day = 99999999999", 0)),
         ("day = 1.0", 2),
     ):
         result = index.search(text)
@@ -132,11 +126,8 @@ def test_a_folder_that_does_not_fit_the_column_of_other_files_is_an_error(tmp_pa
 @pytest.mark.parametrize(
     ("numeral", "of_type"),
     [
-        ("1e-9999999", pa.decimal128(38, 38)),
-        ("256", pa.decimal128(38, 38)),
-        ("0xff", pa.int8()),
-        ("16777217", pa.float32()),
-        ("1e999", pa.float64()),
+        *(("1e-9999999", pa.decimal128(38, 38)), ("256", pa.decimal128(38, 38)), ("0xff", pa.int8())),
+        *(("16777217", pa.float32()), ("1e999", pa.float64())),
     ],
 )
 def test_a_folder_that_pyarrow_reads_as_another_number_is_an_error(tmp_path, numeral, of_type):
@@ -228,13 +219,9 @@ def test_links_are_followed_but_one_to_a_folder_around_it_is_skipped_and_said(tm
 def test_sources_of_each_kind(flat_lake, tmp_path):
     file = flat_lake.root / flat_lake.files[0]
     sources = [
-        (flat_lake.root, 8001),
-        (str(flat_lake.root), 8001),
-        (file, 5000),
-        ([file], 5000),
+        *((source, 8001) for source in (flat_lake.root, str(flat_lake.root), pads.dataset(flat_lake.root))),
+        *((source, 5000) for source in (file, [file], pads.dataset([file]))),
         ((str(file), flat_lake.root / flat_lake.files[1]), 8000),
-        (pads.dataset(flat_lake.root), 8001),
-        (pads.dataset([file]), 5000),
     ]
     for number, (source, rows) in enumerate(sources):
         index = zb.build_index(source, "user_id", index=tmp_path / str(number))
@@ -272,23 +259,16 @@ def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
         (tmp_path / f"hive/day={day}").mkdir(parents=True)
         shutil.copy(tmp_path / "a.parquet", tmp_path / f"hive/day={day}")
     other = pads.HivePartitioning(pa.schema([("day", pa.string())]), null_fallback="NUL")
-    (whole,) = dataset.get_fragments()
-    groups = [whole.subset(row_group_ids=[1])]
+    groups = [fragment.subset(row_group_ids=[1]) for fragment in dataset.get_fragments()]
     ours = zb.build_index(path, "id", index=tmp_path / "own").dataset()
     (tmp_path / "a.csv").write_text("id\n1\n")
     for source, problem in (
-        ([path, path], "list each file once"),
-        ([path, str(path)], "list each file once"),
+        *((twice, "list each file once") for twice in ([path, path], [path, str(path)], pads.dataset([path, path]))),
         (["s3://bucket/a.parquet"] * 2, "list each file once"),
-        (pads.dataset([path, path]), "list each file once"),
         (pads.dataset(tmp_path / "a.csv", format="csv"), "of Parquet files, got csv"),
-        (dataset.filter(pc.field("id") > 5), "no filter"),
-        (ours.filter(pc.field("id") > 5), "no filter"),
+        *((whole.filter(pc.field("id") > 5), "no filter") for whole in (dataset, ours)),
         (pads.FileSystemDataset(groups, dataset.schema, dataset.format), "of whole files"),
-        (
-            pads.dataset(tmp_path / "by", partitioning=["year"]),
-            "no partitions but those of key=value folders, got year",
-        ),
+        (pads.dataset(tmp_path / "by", partitioning=["year"]), "no partitions but those of key=value .*, got year"),
         (pads.dataset(tmp_path / "hive", partitioning=other), "key=value folders, got day = None .*day=NUL"),
     ):
         with pytest.raises(InvalidArgumentError, match=problem):
@@ -324,12 +304,12 @@ def test_what_is_no_path_is_refused(tmp_path, monkeypatch, path):
 
 
 def test_missing_paths(tmp_path):
-    with pytest.raises(DataFileError, match="does not exist"):
-        zb.build_index(tmp_path / "nowhere", "c")
-    with pytest.raises(DataFileError, match=r"must be a file, got .*gone"):
-        zb.build_index([tmp_path / "gone.parquet"], "c", index=tmp_path / "i")
-    with pytest.raises(DataFileError, match="at least one file"):
-        zb.build_index(tmp_path, "c")
+    for source, problem in (
+        *((tmp_path / "nowhere", "does not exist"), (tmp_path, "at least one file")),
+        ([tmp_path / "gone.parquet"], r"must be a file, got .*gone"),
+    ):
+        with pytest.raises(DataFileError, match=problem):
+            zb.build_index(source, "c", index=tmp_path / "_i")
     assert list(tmp_path.iterdir()) == []
 
 

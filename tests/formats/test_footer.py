@@ -109,10 +109,9 @@ def test_a_column_that_a_new_file_has_twice_is_an_error_that_names_both(tmp_path
         for condition in (f"{column} = 105", f"{column} IS NULL", f"{column} > 0"):
             with pytest.raises(DataFileError, match=refused):
                 index.to_table(condition, columns=["y"])
-        with pytest.raises(DataFileError, match=refused):
-            index.exists(column, [105], exact=True)
-        with pytest.raises(DataFileError, match=refused):
-            index.to_table("y = 3")
+        for ask in (lambda: index.exists(column, [105], exact=True), lambda: index.to_table("y = 3")):
+            with pytest.raises(DataFileError, match=refused):
+                ask()
         assert index.to_table("y = 3", columns=["y"]).num_rows == 2
 
 
@@ -142,12 +141,9 @@ def test_chunks_and_sizes_are_those_that_pyarrow_finds(tmp_path, options):
         assert footer.row_group_bytes[number] == sum(chunk.total_compressed_size for chunk in chunks)
         for leaf, chunk in enumerate(chunks):
             meta = footer.chunk(number, leaf)[3]
-            assert b".".join(meta[3]).decode() == chunk.path_in_schema
-            assert (meta[5], meta[7], meta[9]) == (
-                chunk.num_values,
-                chunk.total_compressed_size,
-                chunk.data_page_offset,
-            )
+            said = b".".join(meta[3]).decode(), meta[5], meta[7], meta[9]
+            numbers = chunk.num_values, chunk.total_compressed_size, chunk.data_page_offset
+            assert said == (chunk.path_in_schema, *numbers)
     with DataFile(LocalFile(tmp_path / "a.parquet")) as data:
         stats = [(group.column(0).statistics, group.column(1).statistics) for group in groups]
         whole = "write_statistics" not in options
@@ -158,10 +154,8 @@ def test_chunks_and_sizes_are_those_that_pyarrow_finds(tmp_path, options):
 @pytest.mark.parametrize(
     ("place", "number", "message"),
     [
-        ((4, ..., 1, ..., 3, 7), -5000, "a column chunk must lie in the"),
-        ((4, ..., 1, ..., 3, 7), 1 << 62, "a column chunk must lie in the"),
-        ((4, ..., 3), -10, "the row groups of data file"),
-        ((3,), -10, "the row groups of data file"),
+        *(((4, ..., 1, ..., 3, 7), number, "a column chunk must lie in the") for number in (-5000, 1 << 62)),
+        *((place, -10, "the row groups of data file") for place in ((4, ..., 3), (3,))),
         ((3,), 1 << 60, "the row groups of data file"),
     ],
 )
@@ -216,9 +210,8 @@ def write_encrypted(
     path: Path, table: pa.Table, columns: list[str], *, row_group_size: int = 300, has_plain_footer: bool = True
 ) -> None:
     """`table` with `columns` encrypted; pyarrow writes no filters then."""
-    config = encryption.EncryptionConfiguration(
-        footer_key="f", column_keys={"c": columns}, plaintext_footer=has_plain_footer
-    )
+    options = {"column_keys": {"c": columns}, "plaintext_footer": has_plain_footer}
+    config = encryption.EncryptionConfiguration(footer_key="f", **options)
     properties = encryption.CryptoFactory(Keys).file_encryption_properties(encryption.KmsConnectionConfig(), config)
     with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
         writer.write_table(table, row_group_size=row_group_size)

@@ -265,24 +265,20 @@ def test_a_table_through_which_another_thread_commits_is_waited_for(root):
     assert counts == {given.count_rows()}
 
 
-def test_a_version_that_could_not_be_read_is_read_by_the_next_search(root, monkeypatch):
+def test_a_version_that_could_not_be_read_is_read_by_the_next_search(root, meanwhile):
     given = lance.dataset(str(root))
     index = zb.open_index(build(given).location, dataset=given)
     given.insert(rows(1000, 1001))
 
-    def unreadable(*_: object) -> None:
+    def unreadable() -> None:
         raise DataFileError("not now")
 
-    with monkeypatch.context() as failing:
-        failing.setattr(lance_tables, "_snapshot", unreadable)
-        with pytest.raises(DataFileError, match="not now"):
-            index.to_table(user(1000))
+    meanwhile(lance_tables, "_snapshot", unreadable)
+    with pytest.raises(DataFileError, match="not now"):
+        index.to_table(user(1000))
     assert index.to_table(user(1000)).num_rows == 1
 
 
 def test_what_only_parquet_files_have_is_refused_by_name(root):
     with pytest.raises(DataFileError, match="must be Parquet here"):
         zb.parquet_blooms(root)
-
-
-# --- doors ------------------------------------------------------------------------------------------------------------

@@ -94,12 +94,8 @@ TIMES = (
     *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us") for zone in (None, "Europe/Berlin")),
 )
 NARROW = (pa.decimal32(9, 2), pa.decimal64(18, 2)) if has("narrow_decimals_in_files") else ()
-WIDE = (
-    *(pa.decimal128(*size) for size in ((8, 2), (12, 2), (20, 3), (38, 2))),
-    pa.decimal256(20, 3),
-    pa.decimal256(60, 2),
-)
-DECIMALS = (*NARROW, *WIDE)
+DECIMALS = (*NARROW, *(pa.decimal128(*size) for size in ((8, 2), (12, 2), (20, 3), (38, 2))))
+DECIMALS = (*DECIMALS, pa.decimal256(20, 3), pa.decimal256(60, 2))
 VALUES: dict[pa.DataType, Callable[[int], Any]] = {
     **dict.fromkeys((pa.int8(), pa.uint8()), lambda n: n % 128),
     pa.date64(): lambda n: 86_400_000 * n,

@@ -55,18 +55,11 @@ D, T = pa.decimal128, pa.timestamp
 @pytest.mark.parametrize(
     ("value", "stored", "wanted"),
     [
-        (5, pa.int32(), pa.int64()),
-        (5, pa.int64(), pa.uint8()),
-        (0.1, pa.float32(), pa.float64()),
-        (Decimal("1.50"), D(5, 2), D(9, 3)),
-        (Decimal("1.50"), D(20, 2), pa.decimal32(5, 2)),
-        ("é", pa.string(), pa.large_string()),
-        ("é", pa.string_view(), pa.string()),
-        ("é", pa.dictionary(pa.int8(), pa.string()), pa.large_string()),
-        (b"\xff", pa.binary(), pa.large_binary()),
-        (10**6, T("s"), T("us")),
-        (10**9, T("ns"), T("us")),
-        (10**6, T("us", "UTC"), T("us", "Europe/Paris")),
+        *((5, pa.int32(), pa.int64()), (5, pa.int64(), pa.uint8()), (0.1, pa.float32(), pa.float64())),
+        *((Decimal("1.50"), D(5, 2), D(9, 3)), (Decimal("1.50"), D(20, 2), pa.decimal32(5, 2))),
+        *(("é", pa.string(), pa.large_string()), ("é", pa.string_view(), pa.string())),
+        *(("é", pa.dictionary(pa.int8(), pa.string()), pa.large_string()), (b"\xff", pa.binary(), pa.large_binary())),
+        *((10**6, T("s"), T("us")), (10**9, T("ns"), T("us")), (10**6, T("us", "UTC"), T("us", "Europe/Paris"))),
     ],
 )
 def test_what_converts(value, stored, wanted):
@@ -80,20 +73,12 @@ def test_what_converts(value, stored, wanted):
 @pytest.mark.parametrize(
     ("value", "stored", "wanted"),
     [
-        (300, pa.int64(), pa.int8()),
-        (5, pa.int8(), pa.float64()),
-        (0.5, pa.float64(), pa.float32()),
-        (Decimal("1.500"), D(9, 3), D(5, 2)),
-        (Decimal("999.99"), D(5, 2), D(4, 2)),
+        *((300, pa.int64(), pa.int8()), (5, pa.int8(), pa.float64()), (0.5, pa.float64(), pa.float32())),
+        *((Decimal("1.500"), D(9, 3), D(5, 2)), (Decimal("999.99"), D(5, 2), D(4, 2))),
         (Decimal(256), D(3, 0), D(38, 38)),
-        ("5", pa.string(), pa.int64()),
-        ("a", pa.string(), pa.binary()),
-        (b"a", pa.binary(), pa.string()),
-        (True, pa.bool_(), pa.int8()),
-        (5, pa.date32(), T("us")),
-        (1, T("ns"), T("us")),
-        (10**6, T("us"), T("us", "UTC")),
-        (10**6, T("us", "UTC"), T("us")),
+        *(("5", pa.string(), pa.int64()), ("a", pa.string(), pa.binary()), (b"a", pa.binary(), pa.string())),
+        *((True, pa.bool_(), pa.int8()), (5, pa.date32(), T("us")), (1, T("ns"), T("us"))),
+        *((10**6, T("us"), T("us", "UTC")), (10**6, T("us", "UTC"), T("us"))),
     ],
 )
 def test_what_does_not_convert(value, stored, wanted):
@@ -128,10 +113,8 @@ def test_a_struct_has_the_fields_of_all_files(wrapped, kind):
 @pytest.mark.parametrize(
     ("types", "expected"),
     [
-        ((NARROW, pa.string()), WIDE),
-        ((pa.string(), NARROW), pa.string()),
-        ((NARROW, WIDE), WIDE),
-        ((NARROW, pa.int64()), NARROW),
+        *(((NARROW, pa.string()), WIDE), ((pa.string(), NARROW), pa.string())),
+        *(((NARROW, WIDE), WIDE), ((NARROW, pa.int64()), NARROW)),
     ],
 )
 def test_files_with_dictionaries_have_one_type_that_holds_the_values_of_all(tmp_path, types, expected):

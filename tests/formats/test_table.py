@@ -73,8 +73,9 @@ def test_appended_files_are_read_whole_until_a_refresh_builds_only_them(events, 
     events.append(rows(120, 140))
     assert ReasonCode.FILE_NOT_INDEXED in {reason.code for reason in index.search(user(130)).reasons}
     assert_agrees(index, events.rows())
-    with pytest.raises(StaleIndexError):
-        index.search(user(130), strict=True)
+    for ask in (index.search, index.scan):
+        with pytest.raises(StaleIndexError, match=r"got 1 new or changed, such as .*; refresh"):
+            ask(user(130), strict=True)
     done = index.refresh()
     assert (done.num_files_added, done.num_files_kept, done.num_files_dropped) == (1, 3, 0)
     assert index.search(user(130), strict=True).num_rows_kept <= ROWS_PER_ZONE
@@ -238,17 +239,10 @@ READS = {"delta": (delta, "_files"), "iceberg": (iceberg_snapshots, "planned")}
 
 
 @of(Delta, Iceberg)
-def test_a_loaded_table_that_is_updated_while_it_is_read_is_read_again(events, index, monkeypatch):
-    loaded, (module, name) = events.loaded(), READS[events.kind]
+def test_a_loaded_table_that_is_updated_while_it_is_read_is_read_again(events, index, meanwhile):
+    loaded = events.loaded()
     events.append(rows(900, 901))
-    read = getattr(module, name)
-
-    def read_before_it_moves(*arguments: object) -> object:
-        files = read(*arguments)
-        events.reload(loaded)
-        return files
-
-    monkeypatch.setattr(module, name, read_before_it_moves)
+    meanwhile(*READS[events.kind], lambda: events.reload(loaded), is_after=True)
     opened = zb.open_index(index.location, dataset=loaded)
     assert [opened.to_table(user(900)).num_rows for _ in range(2)] == [int(events.kind == "delta"), 1]
 

@@ -23,11 +23,8 @@ from zonebloom.formats.parquet.schema import read_schema
 @given(st.binary(max_size=200), st.integers(0, 12))
 def test_thrift_of_any_bytes_ends_with_a_value_or_its_own_error(data, kind):
     calls = [
-        lambda: thrift.read_struct(data),
-        lambda: thrift.skip(data, 0, kind),
-        lambda: thrift.find_field(data, 0, 4),
-        lambda: thrift.read_list_header(data, 0),
-        lambda: thrift.read_int(data, 0),
+        *(lambda: thrift.read_struct(data), lambda: thrift.skip(data, 0, kind), lambda: thrift.find_field(data, 0, 4)),
+        *(lambda: thrift.read_list_header(data, 0), lambda: thrift.read_int(data, 0)),
         lambda: thrift.write_struct(thrift.written_fields(data, 0)[0]),
         lambda: thrift.written_structs(data),
     ]
@@ -38,16 +35,17 @@ def test_thrift_of_any_bytes_ends_with_a_value_or_its_own_error(data, kind):
             continue
 
 
-_SCHEMA = thrift.write_list(
-    thrift.STRUCT,
-    [
-        thrift.write_struct({4: (thrift.BINARY, b"schema"), 5: (thrift.I32, 2)}),
-        thrift.write_struct({1: (thrift.I32, 2), 3: (thrift.I32, 1), 4: (thrift.BINARY, b"id"), 9: (thrift.I32, 1)}),
-        thrift.write_struct({3: (thrift.I32, 1), 4: (thrift.BINARY, b"tags"), 5: (thrift.I32, 1), 6: (thrift.I32, 3)}),
-        thrift.write_struct({3: (thrift.I32, 2), 4: (thrift.BINARY, b"list"), 5: (thrift.I32, 1)}),
-        thrift.write_struct({1: (thrift.I32, 6), 3: (thrift.I32, 1), 4: (thrift.BINARY, b"element")}),
-    ],
-)
+def element(name: bytes, *numbers: tuple[int, int]) -> bytes:
+    """An element of a schema, and what other fields of it say."""
+    fields = {number: (thrift.I32, value) for number, value in numbers} | {4: (thrift.BINARY, name)}
+    return thrift.write_struct(dict(sorted(fields.items())))
+
+
+_ELEMENTS = [
+    *(element(b"schema", (5, 2)), element(b"id", (1, 2), (3, 1), (9, 1)), element(b"tags", (3, 1), (5, 1), (6, 3))),
+    *(element(b"list", (3, 2), (5, 1)), element(b"element", (1, 6), (3, 1))),
+]
+_SCHEMA = thrift.write_list(thrift.STRUCT, _ELEMENTS)
 _FOOTER = thrift.write_struct({1: (thrift.I32, 2), 2: (thrift.LIST, _SCHEMA), 3: (thrift.I64, 0)})
 
 
@@ -64,18 +62,18 @@ def test_a_damaged_schema_gets_new_names_or_is_refused(edits):
 
 
 def test_a_name_that_is_no_text_is_refused():
-    element = thrift.write_struct({4: (thrift.I64, 1 << 40)})  # as many bytes, if it were taken for a size
-    root = thrift.write_struct({4: (thrift.BINARY, b"schema"), 5: (thrift.I32, 1)})
-    footer = thrift.write_struct({2: (thrift.LIST, thrift.write_list(thrift.STRUCT, [root, element]))})
+    nameless = thrift.write_struct({4: (thrift.I64, 1 << 40)})  # as many bytes, if it were taken for a size
+    schema = thrift.write_list(thrift.STRUCT, [element(b"schema", (5, 1)), nameless])
+    footer = thrift.write_struct({2: (thrift.LIST, schema)})
     with pytest.raises(thrift.ThriftError, match="must have a name"):
         read_schema(footer)
 
 
 def test_an_element_with_two_names_is_refused():
     """Readers take the last name, which would stay."""
-    element = thrift.write_struct({4: (thrift.BINARY, b"first")})[:-1] + b"\x08\x08\x04last" + thrift.STOP
-    root = thrift.write_struct({4: (thrift.BINARY, b"schema"), 5: (thrift.I32, 1)})
-    footer = thrift.write_struct({2: (thrift.LIST, thrift.write_list(thrift.STRUCT, [root, element]))})
+    twice = element(b"first")[:-1] + b"\x08\x08\x04last" + thrift.STOP
+    schema = thrift.write_list(thrift.STRUCT, [element(b"schema", (5, 1)), twice])
+    footer = thrift.write_struct({2: (thrift.LIST, schema)})
     with pytest.raises(DataFileError, match="each field once"):
         renamed_footer(footer, read_schema(footer), lambda _: "new", "a.parquet")
 
@@ -89,23 +87,24 @@ structs = st.recursive(
 )
 
 
+KINDS = {bytes: thrift.BINARY, int: thrift.I64, float: thrift.DOUBLE, dict: thrift.STRUCT, list: thrift.LIST}
+
+
+def spelled(member: Any) -> Any:
+    """A value as `thrift.write_struct` takes it."""
+    if isinstance(member, float):
+        return struct.pack("<d", member)
+    if isinstance(member, list):
+        kind = thrift.STRUCT if member and isinstance(member[0], dict) else thrift.I64
+        return thrift.write_list(kind, [spelled(part) for part in member])
+    return written(member) if isinstance(member, dict) else member
+
+
 def written(value: dict[int, Any]) -> bytes:
     fields: dict[int, Any] = {}
     for field, member in sorted(value.items()):
-        if isinstance(member, bytes):
-            fields[field] = thrift.BINARY, member
-        elif isinstance(member, bool):
-            fields[field] = thrift.TRUE if member else thrift.FALSE, b""
-        elif isinstance(member, float):
-            fields[field] = thrift.DOUBLE, struct.pack("<d", member)
-        elif isinstance(member, int):
-            fields[field] = thrift.I64, member
-        elif isinstance(member, dict):
-            fields[field] = thrift.STRUCT, written(member)
-        elif member and isinstance(member[0], dict):
-            fields[field] = thrift.LIST, thrift.write_list(thrift.STRUCT, [written(part) for part in member])
-        else:
-            fields[field] = thrift.LIST, thrift.write_list(thrift.I64, member)
+        flag = thrift.TRUE if member is True else thrift.FALSE
+        fields[field] = (flag, b"") if isinstance(member, bool) else (KINDS[type(member)], spelled(member))
     return thrift.write_struct(fields)
 
 

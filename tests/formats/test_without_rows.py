@@ -232,9 +232,8 @@ def test_row_groups_that_lose_no_row_are_the_same_bytes(tmp_path):
 
     def pages(file, leaf: int) -> bytes:
         chunk = pq.read_metadata(file).row_group(2).column(leaf)
-        return file.read_bytes()[chunk.dictionary_page_offset or chunk.data_page_offset :][
-            : chunk.total_compressed_size
-        ]
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        return file.read_bytes()[start : start + chunk.total_compressed_size]
 
     for leaf in range(pq.read_metadata(path).num_columns):
         assert pages(copy, leaf) == pages(path, leaf)

@@ -212,25 +212,23 @@ def test_an_index_of_a_branch_is_committed_to_that_branch_alone(root):
     assert rows_scanned(root / "tree" / "dev", "id = 10000") <= 100
 
 
+def made_anew(root: Path) -> None:
+    shutil.rmtree(root)
+    write(root, rows(5000, 6000)).delete("id IS NULL")
+
+
 def test_an_index_of_a_table_that_was_made_anew_is_not_committed(root):
     before = lance.dataset(str(root))
     index = zb.build_index(before, "id")
-    shutil.rmtree(root)
-    write(root, rows(5000, 6000)).delete("id IS NULL")
+    made_anew(root)
     with pytest.raises(errors.InvalidArgumentError, match="must be of the table that is at"):
         index.export_lance(before, "id")
     assert not lance.dataset(str(root)).describe_indices()
 
 
-def test_a_table_that_is_made_anew_during_an_export_has_no_index(root, monkeypatch):
-    index, zones = zb.build_index(root, "u"), lance_export._zones
-
-    def meanwhile(*arguments):
-        shutil.rmtree(root)
-        write(root, rows(5000, 6000)).delete("id IS NULL")
-        return zones(*arguments)
-
-    monkeypatch.setattr(lance_export, "_zones", meanwhile)
+def test_a_table_that_is_made_anew_during_an_export_has_no_index(root, meanwhile):
+    index = zb.build_index(root, "u")
+    meanwhile(lance_export, "_zones", lambda: made_anew(root))
     with pytest.raises(errors.ConcurrentCommitError, match="another table"):
         index.export_lance(root, "u")
     table = lance.dataset(str(root))

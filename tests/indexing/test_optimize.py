@@ -29,11 +29,8 @@ from zonebloom.stores.local import LocalStore
 
 
 def zone_batch(zones: list[tuple[int, int, int, bool, bytes]]) -> pa.RecordBatch:
-    columns = list(zip(*zones, strict=True)) or [[]] * 5
     schema = zone_schema(10, 0.01, column="key", column_type=pa.int64())
-    return pa.RecordBatch.from_arrays(
-        [pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
-    )
+    return pa.RecordBatch.from_pylist([dict(zip(schema.names, zone, strict=True)) for zone in zones], schema)
 
 
 def random_zones(num_fragments: int, zones_per_fragment: int, sizes: list[int], seed: int):
@@ -162,9 +159,7 @@ def test_a_damaged_segment_stays_and_is_told(tmp_path, damaged):
 
 ROWS_PER_ZONE = 18
 PREDICATES = (
-    "device_id = 5",
-    "note IS NULL",
-    "note = 'note 7' AND NOT device_id = 3",
+    *("device_id = 5", "note IS NULL", "note = 'note 7' AND NOT device_id = 3"),
     "user_id = 'absent' OR note = 'note 9'",
 )
 

@@ -50,20 +50,23 @@ INT64 = _integers("int64", COUNT)
 SECONDS_OF_DAY = np.abs(INT32.astype(np.int64)) % 86_400
 
 COLUMNS = {
-    **{name: pa.array(_integers(name, COUNT)) for name in ("int8", "int16", "int32", "int64")},
-    **{name: pa.array(_integers(name, COUNT)) for name in ("uint8", "uint16", "uint32", "uint64")},
-    "float32": pa.array(_floats("float32", COUNT)),
-    "float64": pa.array(_floats("float64", COUNT)),
-    "utf8": pa.array(_texts(COUNT)),
-    "large_utf8": pa.array(_texts(COUNT), pa.large_string()),
-    "binary": pa.array([text.encode() for text in _texts(COUNT)]),
-    "large_binary": pa.array([text.encode() for text in _texts(COUNT)], pa.large_binary()),
+    **{
+        f"{sign}int{bits}": pa.array(_integers(f"{sign}int{bits}", COUNT))
+        for sign in ("", "u")
+        for bits in (8, 16, 32, 64)
+    },
+    **{name: pa.array(_floats(name, COUNT)) for name in ("float32", "float64")},
+    **{name: pa.array(_texts(COUNT), name) for name in ("utf8", "large_utf8", "binary", "large_binary")},
     "date32": pa.array(INT32 % 100_000, pa.int32()).cast(pa.date32()),
     "date64": pa.array((INT64 % 100_000) * 86_400_000, pa.int64()).cast(pa.date64()),
-    "time32_s": pa.array(SECONDS_OF_DAY.astype(np.int32)).cast(pa.time32("s")),
-    "time32_ms": pa.array((SECONDS_OF_DAY * 1000).astype(np.int32)).cast(pa.time32("ms")),
-    "time64_us": pa.array(SECONDS_OF_DAY * 1_000_000).cast(pa.time64("us")),
-    "time64_ns": pa.array(SECONDS_OF_DAY * 1_000_000_000).cast(pa.time64("ns")),
+    **{
+        f"time32_{unit}": pa.array(SECONDS_OF_DAY * by, pa.int32()).cast(pa.time32(unit))
+        for unit, by in (("s", 1), ("ms", 1000))
+    },
+    **{
+        f"time64_{unit}": pa.array(SECONDS_OF_DAY * by).cast(pa.time64(unit))
+        for unit, by in (("us", 10**6), ("ns", 10**9))
+    },
     **{f"timestamp_{unit}": pa.array(INT64 % 10**12).cast(pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")},
     "timestamp_us_utc": pa.array(INT64 % 10**12).cast(pa.timestamp("us", "UTC")),
     "nothing": pa.nulls(COUNT, pa.int64()),

@@ -46,11 +46,8 @@ def age(index, path: str, days: float) -> None:
 
 def test_versions_are_told(index):
     existing = index.versions()
-    assert [(version.number, version.operation, version.num_files, version.columns) for version in existing] == [
-        (1, "build", 2, ("k",)),
-        (2, "refresh", 1, ("k",)),
-        (3, "refresh", 2, ("k",)),
-    ]
+    told = [(version.number, version.operation, version.num_files, version.columns) for version in existing]
+    assert told == [(1, "build", 2, ("k",)), (2, "refresh", 1, ("k",)), (3, "refresh", 2, ("k",))]
     assert [version.num_zones for version in existing] == [20, 20, 30]
     assert all(datetime.now(UTC) - version.committed_at < timedelta(minutes=1) for version in existing)
     assert [zb.open_index(index.root, version=version.number).num_fragments for version in existing] == [2, 1, 2]
@@ -112,17 +109,16 @@ def test_a_version_file_under_the_number_of_another_is_none(index):
     assert zb.open_index(index.root).search("k = 150").kept.zones == 1
 
 
-def test_a_restore_beside_a_vacuum_of_all_that_it_knew_says_that_another_commit_came_first(index, monkeypatch):
+def test_a_restore_beside_a_vacuum_of_all_that_it_knew_says_that_another_commit_came_first(index, meanwhile):
     """Interleavings from seed 50013859."""
-    other, genuine, store = zb.open_index(index.root), versions._readable, LocalStore(index.root)
+    other, store = zb.open_index(index.root), LocalStore(index.root)
 
-    def readable_after_a_vacuum(store, numbers):
+    def vacuumed():
         write(Path(index.data.location) / "d.parquet", range(300, 400))
         other.refresh()
         vacuum(store, older_than=NOW, dry_run=False)
-        return genuine(store, numbers)
 
-    monkeypatch.setattr(versions, "_readable", readable_after_a_vacuum)
+    meanwhile(versions, "_readable", vacuumed)
     with pytest.raises(ConcurrentCommitError, match="version 4"):
         versions.restore(store, 2)
     assert list_versions(store) == [4]
@@ -165,17 +161,10 @@ def test_vacuum_removes_what_no_version_names(index):
     assert index.vacuum(older_than=NOW).files == ()
 
 
-def test_of_two_vacuums_at_once_both_end(index, monkeypatch):
+def test_of_two_vacuums_at_once_both_end(index, meanwhile):
     """The other one begins and ends just after this one listed the versions."""
-    others = [zb.open_index(index.root)]
-
-    def listed(store):
-        numbers = list_versions(store)
-        if others:
-            others.pop().vacuum(older_than=NOW)
-        return numbers
-
-    monkeypatch.setattr(versions, "list_versions", listed)
+    other = zb.open_index(index.root)
+    meanwhile(versions, "list_versions", lambda: other.vacuum(older_than=NOW), is_after=True)
     done = index.vacuum(older_than=NOW)
     assert (done.versions, done.num_bytes) == ((), 0), "the other one had removed all"
     assert [version.number for version in index.versions()] == [3]

@@ -62,10 +62,8 @@ def built(lake, tmp_path, **options):
 
 
 def test_there_is_an_option_for_each_sizing_and_for_a_locator(forecast):
-    assert [(option.kind, option.sizing) for option in forecast.options] == [
-        *(("bloom", sizing) for sizing in SIZINGS),
-        ("locator", None),
-    ]
+    options = [(option.kind, option.sizing) for option in forecast.options]
+    assert options == [*(("bloom", sizing) for sizing in SIZINGS), ("locator", None)]
     assert (forecast.num_files, forecast.num_rows, forecast.num_zones) == (NUM_FILES, NUM_ROWS, NUM_ZONES)
 
 
@@ -184,10 +182,7 @@ def test_an_unsupported_type_is_named_and_nothing_else_said(tmp_path):
     assert "UNSUPPORTED_TYPE" in str(forecast)
 
 
-RANDOM = np.random.default_rng(3)
-
-
-ROWS = 5000
+RANDOM, ROWS = np.random.default_rng(3), 5000
 
 
 @pytest.mark.parametrize(

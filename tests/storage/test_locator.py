@@ -277,9 +277,8 @@ def test_a_merge_with_more_zones_than_a_locator_holds_is_refused(tmp_path, monke
 
 def test_a_page_is_that_of_the_spec(tmp_path, monkeypatch):
     monkeypatch.setattr("zonebloom.storage.segment.new_path", lambda *_: "columns/id/a.locator")
-    positions = ZonePositions(
-        np.zeros(3, np.uint64), np.arange(3, dtype=np.uint64), np.ones(3, np.uint64), np.zeros(3, bool)
-    )
+    zeros, ones = np.zeros(3, np.uint64), np.ones(3, np.uint64)
+    positions = ZonePositions(zeros, np.arange(3, dtype=np.uint64), ones, zeros > 0)
     pairs = np.array([5 << 23, 5 << 23 | 2, (3 << 30 | 7) << 23 | 1], np.uint64)
     with LocatorWriter(LocalStore(tmp_path), "key", positions) as writer:
         writer.write(pairs)

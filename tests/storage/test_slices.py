@@ -46,13 +46,9 @@ def random_filters(num_zones: int, num_blocks: int, seed: int = 0) -> np.ndarray
 
 
 def positions_of(num_zones: int, zones_per_fragment: int = 5, seed: int = 0) -> ZonePositions:
-    zone = np.arange(num_zones, dtype=np.uint64)
-    return ZonePositions(
-        zone // np.uint64(zones_per_fragment),
-        zone % np.uint64(zones_per_fragment) * np.uint64(10),
-        np.full(num_zones, 10, np.uint64),
-        np.random.default_rng(seed).random(num_zones) < 0.3,
-    )
+    fragment_ids, numbers = np.divmod(np.arange(num_zones, dtype=np.uint64), np.uint64(zones_per_fragment))
+    has_null = np.random.default_rng(seed).random(num_zones) < 0.3
+    return ZonePositions(fragment_ids, numbers * np.uint64(10), np.full(num_zones, 10, np.uint64), has_null)
 
 
 def write_slices(root: Path, filters: np.ndarray, positions: ZonePositions | None = None) -> SegmentEntry:
@@ -72,9 +68,8 @@ def expected_zones(filters: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     bits = np.zeros(len(filters), bool)
     num_blocks = filters.shape[1]
     for value in hashes.tolist():
-        rows = rows_of_hash(value, num_blocks)
         matching = np.ones(len(filters), bool)
-        for row in rows:
+        for row in rows_of_hash(value, num_blocks):
             block, word, bit = row // 256, row // 32 % 8, row % 32
             matching &= (filters[:, block, word] >> np.uint32(bit)) & np.uint32(1) == 1
         bits |= matching
