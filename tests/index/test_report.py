@@ -123,9 +123,8 @@ def test_the_map_is_moved_by_keys(browser: Browser, tmp_path: Path) -> None:
 
 def point(page: Page, event: str, **options: float) -> None:
     """An event of the mouse on file 2 of 4 of the map, in the middle of its rows."""
-    box = page.evaluate(
-        "JSON.parse(JSON.stringify({...document.getElementById('map').getBoundingClientRect().toJSON(), ...size()}))"
-    )
+    rectangle = "document.getElementById('map').getBoundingClientRect().toJSON()"
+    box = page.evaluate(f"JSON.parse(JSON.stringify({{...{rectangle}, ...size()}}))")
     x = box["x"] + (box["left"] + box["width"]) / 2
     page.call("Input.dispatchMouseEvent", type=event, x=x, y=box["y"] + box["height"] * 0.6, **options)
 

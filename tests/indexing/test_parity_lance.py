@@ -47,26 +47,22 @@ COUNT = sum(FRAGMENT_ROWS)
 WITH_NULLS = (np.random.default_rng(4).random(COUNT) < 0.1) & (np.arange(COUNT) > COUNT // 2)
 INT32 = _integers("int32", COUNT)
 INT64 = _integers("int64", COUNT)
-SECONDS_OF_DAY = np.abs(INT32.astype(np.int64)) % 86_400
+BITS = (8, 16, 32, 64)
+
+
+def _of_day(kind: pa.DataType, ticks: int) -> pa.Array:
+    seconds = np.abs(INT32.astype(np.int64)) % 86_400
+    return pa.array((seconds * ticks).astype(f"int{kind.bit_width}")).cast(kind)
+
 
 COLUMNS = {
-    **{
-        f"{sign}int{bits}": pa.array(_integers(f"{sign}int{bits}", COUNT))
-        for sign in ("", "u")
-        for bits in (8, 16, 32, 64)
-    },
+    **{name: pa.array(_integers(name, COUNT)) for name in (f"{sign}int{bits}" for sign in ("", "u") for bits in BITS)},
     **{name: pa.array(_floats(name, COUNT)) for name in ("float32", "float64")},
     **{name: pa.array(_texts(COUNT), name) for name in ("utf8", "large_utf8", "binary", "large_binary")},
     "date32": pa.array(INT32 % 100_000, pa.int32()).cast(pa.date32()),
     "date64": pa.array((INT64 % 100_000) * 86_400_000, pa.int64()).cast(pa.date64()),
-    **{
-        f"time32_{unit}": pa.array(SECONDS_OF_DAY * by, pa.int32()).cast(pa.time32(unit))
-        for unit, by in (("s", 1), ("ms", 1000))
-    },
-    **{
-        f"time64_{unit}": pa.array(SECONDS_OF_DAY * by).cast(pa.time64(unit))
-        for unit, by in (("us", 10**6), ("ns", 10**9))
-    },
+    **{f"time32_{unit}": _of_day(pa.time32(unit), by) for unit, by in (("s", 1), ("ms", 1000))},
+    **{f"time64_{unit}": _of_day(pa.time64(unit), by) for unit, by in (("us", 10**6), ("ns", 10**9))},
     **{f"timestamp_{unit}": pa.array(INT64 % 10**12).cast(pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")},
     "timestamp_us_utc": pa.array(INT64 % 10**12).cast(pa.timestamp("us", "UTC")),
     "nothing": pa.nulls(COUNT, pa.int64()),

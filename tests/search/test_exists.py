@@ -132,11 +132,7 @@ MOSTLY_MISFITS = {
     "NaN": (pa.float64(), np.where(np.arange(30_000) % 5, np.nan, np.arange(30_000) / 5), [0, 5, 10, 15, 20]),
     "floats of a wider type": (pa.float32(), np.arange(30_000) / 1000, [0, 1000, 2000, 3000, 4000]),
     "more digits": (pa.decimal128(9, 2), [Decimal(number) / 1000 for number in NUMBERS], [0, 1000, 2000, 3000, 4000]),
-    "often out of range": (
-        pa.decimal128(3, 2),
-        [Decimal(number % 2 * 999 + number // 2) for number in NUMBERS],
-        [0, 2, 4, 6, 8],
-    ),
+    "out of range": (pa.decimal128(3, 2), [Decimal(n % 2 * 999 + n // 2) for n in NUMBERS], [0, 2, 4, 6, 8]),
 }
 """Type of the column, keys, and the places of the keys that equal 0, 1, 2, 3 and 4."""
 
@@ -233,10 +229,7 @@ NUMERALS = [Decimal("0.1"), Decimal("0.3"), Decimal("123.45"), Decimal(10) ** 39
 
 @pytest.mark.parametrize(
     "column_type",
-    [
-        *(pa.float16(), pa.float32(), pa.float64(), pa.int64()),
-        *([pa.decimal32(5, 2)] if has("narrow_decimals_in_files") else []),
-    ],
+    [pa.float16(), pa.float32(), pa.float64(), pa.int64(), *[pa.decimal32(5, 2)] * has("narrow_decimals_in_files")],
     ids=str,
 )
 def test_exact_finds_what_equality_finds(build, column_type):

@@ -93,29 +93,6 @@ def test_a_search_keeps_the_zones_that_hold_a_key_and_no_other(lake, workers, ho
     assert_every_row_is_found(lake, index, is_fresh=True)
 
 
-@both
-def test_a_life_with_locators(lake, how):
-    index = build(lake, **how)
-    write(lake / "f3.parquet", keys_of(3), 1)
-    write(lake / "f1.parquet", keys_of(4, 33), 2)
-    (lake / "f0.parquet").unlink()
-    assert_every_row_is_found(lake, index)
-    index.refresh()
-    assert len(locators_of(index)) >= 2
-    assert_only_zones_with_keys_are_kept(lake, index)
-    index.optimize()
-    [segment] = locators_of(index)
-    located = LocatorSegment(index._snapshot.store, segment)
-    assert located.layout.num_pairs == sum(len(set(keys)) for keys in keys_by_zone(lake))
-    assert segment.num_zones == sum(-(-pq.read_metadata(path).num_rows // 10) for path in lake.glob("*.parquet"))
-    assert_only_zones_with_keys_are_kept(lake, index)
-    assert_every_row_is_found(lake, index, is_fresh=True)
-    assert index.optimize().columns == ()
-    verification = index.verify(sample=1.0)
-    assert verification.is_sound
-    assert [column.num_values for column in verification.columns] == [len(rows_of(lake))]
-
-
 def test_what_needs_filters_says_that_there_are_none(lake):
     index = build(lake, **INSTEAD)
     with pytest.raises(LookupError, match=r'filters for a zone table, got kind locator; .* mode="full", kind="both"'):
@@ -178,17 +155,6 @@ def test_a_value_that_is_asked_for_repeatedly_is_looked_up_once(lake, how, count
     assert max(asked) == 2
 
 
-def test_no_filter_is_opened_where_a_locator_answers(lake):
-    index = build(lake)
-    for path in index.root.rglob("*.zones.arrow"):
-        path.unlink()
-    assert_only_zones_with_keys_are_kept(lake, index)
-    assert [value["path"] for value in index.locate("k", [10**15, 101]).to_pylist()].count("f0.parquet")
-    with pytest.warns(RuntimeWarning, match=r"zones\.arrow must exist"):
-        assert not index.verify().is_sound
-    assert index.status().damage
-
-
 # --- locate -----------------------------------------------------------------------------------------------------------
 
 
@@ -197,9 +163,7 @@ def rows_with(lake, keys) -> list[tuple[int, str | None, int | None]]:
     values = {path.name: pq.read_table(path)["k"].to_pylist() for path in sorted(lake.glob("*.parquet"))}
     actual = []
     for index, key in enumerate(keys):
-        mine = [
-            (index, path, row) for path, column in values.items() for row, value in enumerate(column) if value == key
-        ]
+        mine = [(index, path, row) for path in values for row, value in enumerate(values[path]) if value == key]
         actual += mine if mine or key is None else [(index, None, None)]
     return actual
 
@@ -215,11 +179,8 @@ def test_locate_names_every_row_of_every_key(lake, how):
     keys = [7, 10**15, *every[::9], 101, 7, -1]
     ranges = index.locate("k", keys).to_pylist()
     expected = {(key, path, row) for key, path, row in rows_with(lake, keys) if path}
-    covered = {
-        (row_range["key_index"], row_range["path"], row)
-        for row_range in ranges
-        for row in range(row_range["start"], row_range["stop"])
-    }
+    rows = [(part["key_index"], part["path"], range(part["start"], part["stop"])) for part in ranges]
+    covered = {(key, path, row) for key, path, numbers in rows for row in numbers}
     assert covered >= expected
     if how in (BESIDE, INSTEAD):
         zones = [zones_with(lake, [key]) for key in keys]
@@ -289,10 +250,8 @@ def test_locate_reads_what_the_index_does_not_know(lake):
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [
-        (pa.array([1], pa.int32()), pa.array([2**40]), 2**40),
-        (pa.array([1.5], pa.float32()), pa.array([0.1]), 0.1),
-        (pa.array([1]), pa.array([0.5]), 0.5),
-        (pa.array([1]), pa.array([2**63], pa.uint64()), 2**63),
+        *((pa.array([1], pa.int32()), pa.array([2**40]), 2**40), (pa.array([1.5], pa.float32()), pa.array([0.1]), 0.1)),
+        *((pa.array([1]), pa.array([0.5]), 0.5), (pa.array([1]), pa.array([2**63], pa.uint64()), 2**63)),
     ],
     ids=lambda value: str(getattr(value, "type", "")),
 )

@@ -78,9 +78,8 @@ class Lake:
     def constant_bounds(self, predicate: Predicate) -> Bounds:
         """`part = n` is true in fragments whose id is n modulo 3."""
         table = pa.table({"part": [number % 3 for number in self.live]})
-        hits = set(
-            table.append_column("id", [self.live]).filter(to_expression(predicate, table.schema))["id"].to_pylist()
-        )
+        matching = table.append_column("id", [self.live]).filter(to_expression(predicate, table.schema))
+        hits = set(matching["id"].to_pylist())
         return Bounds(self._rows(hits), self._rows(set(self.live) - hits), exact=True)
 
 
