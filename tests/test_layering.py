@@ -174,7 +174,6 @@ MAKERS_OF_FRAMES = {
     ("frame_of", "createDataFrame"): "rows of a table of Arrow",
     ("frame_of", "mapInArrow"): "the same, before Spark 4",
     ("_template", "createDataFrame"): "no rows",
-    ("searched", "createDataFrame"): "no rows",
     ("opaque", "mapInArrow"): "no rows",
     ("indexes", "createDataFrame"): "what is said of indexes",
     ("columns", "createDataFrame"): "what is said of an index",

@@ -116,6 +116,7 @@ ranges_of = RowSelection.from_arrays
         (lambda: ranges_of([0, 1], [0, 0], [2**70, None]), "stops must be a 1-d array of integers"),
         (lambda: ranges_of([[0]], [[0]], [[1]]), "1-d array of integers"),
         (lambda: RowSelection.from_ranges([(0, 1)]), r"must be \(fragment_id, start, stop\), got \(0, 1\)"),
+        (lambda: RowSelection.from_ranges([None]), r"must be \(fragment_id, start, stop\), got None"),
         (lambda: RowSelection.empty().contains([0.5]), "must be unsigned integers, got dtype float64"),
         (lambda: RowSelection.empty().fragment(-1), "fragment_id must be in"),
     ],

@@ -58,7 +58,7 @@ def test_folders_that_are_named_like_columns_prune_no_join(spark, tmp_path):
     keys = spark.createDataFrame([(1,), (7,)], "day int")
     zonebloom, plain = ZoneBloom(spark), plain_read(spark, tmp_path)
     assert plain.join(keys, "day").count() == zonebloom.prune_join(str(tmp_path), keys, "day").count() == 2
-    with pytest.raises(InvalidArgumentError, match=r"in files or in folders, .*got day in both"):
+    with pytest.raises(InvalidArgumentError, match=r"got column day in files and in folders"):
         zonebloom.map_candidates(str(tmp_path), "day = 1", lambda batches: batches, "day int")
 
 
@@ -126,6 +126,36 @@ def test_columns_that_spark_finds_by_their_ids_lose_no_row(spark, tmp_path):
     with changed(spark, "spark.sql.parquet.fieldId.read.enabled", "TRUE"):  # Spark reads such values in any case
         check(spark, tmp_path / "lake", f"{name} = 1", f"{name} = 5")
         assert ZoneBloom(spark).search(str(tmp_path / "lake"), f"{name} = 5").kept.rows == 2
+
+
+@pytest.mark.filterwarnings("ignore:prune_join:RuntimeWarning")
+def test_columns_that_only_the_table_finds_by_ids_lose_no_row_of_a_join(spark, tmp_path):
+    """The second file has the ids of both columns exchanged; a plain read of the files goes by names."""
+    from pyspark.sql import types
+
+    for number, ids in enumerate(((1, 2), (2, 1))):
+        fields = [
+            pa.field(name, pa.int64()).with_metadata({"PARQUET:field_id": f"{i}"})
+            for name, i in zip("ab", ids, strict=True)
+        ]
+        write(tmp_path / f"{number}.parquet", pa.table([[10 * number + i] for i in ids], pa.schema(fields)))
+    zb.build_index(tmp_path, ["a", "b"])
+    declared = [
+        types.StructField(name, types.LongType(), True, {"parquet.field.id": i}) for name, i in (("a", 1), ("b", 2))
+    ]
+    spark.catalog.createTable("by_ids", str(tmp_path), "parquet", types.StructType(declared))
+    bloom, keys = ZoneBloom(spark), spark.createDataFrame([(11,)], "a long")
+    try:
+        with changed(spark, "spark.sql.parquet.fieldId.read.enabled", "TRUE"):
+            expected = spark.table("by_ids").join(keys, "a").collect()
+            assert expected == bloom.prune_join("by_ids", keys, "a").collect() == [(11, 12)]
+            for way in ("auto", "files", "plain"):
+                assert bloom.read("by_ids").where_in("a", [11], method=way).collect() == expected
+            assert bloom.search("by_ids", "a = 11").kept.rows == 2
+            with pytest.raises(InvalidArgumentError, match="got Spark finds columns by their ids"):
+                bloom.map_candidates("by_ids", "a = 11", lambda batches: batches, "a long, b long")
+    finally:
+        spark.sql("DROP TABLE by_ids")
 
 
 @deep_only

@@ -5,6 +5,7 @@ Oracles: the library's search and locate, and Spark's plain read of the same fil
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from pyspark.sql import functions
 
 import zonebloom as zb
 from tests.newer import need
+from tests.spark.cluster import changed
 from tests.spark.odd_lake import plan_of, rows_of
 from tests.spark.rows import plain_read, rows_of_each, shown, write
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
@@ -128,6 +130,17 @@ def test_a_function_is_called_once_for_each_task_and_tasks_are_packed_by_size(sp
     monkeypatch.setattr(splits, "OPEN_BYTES", splits.TASK_BYTES // 2 + 1)
     four = ZoneBloom(spark).map_candidates(numbered_lake, "x >= 0", counted, "num long")
     assert rows_of_each([whole, four]) == [["(400,)"], ["(100,)"] * 4]
+
+
+def test_a_function_gets_no_dates_that_spark_moves_by_a_setting(spark, tmp_path):
+    write(tmp_path / "a.parquet", {"x": [1], "born": pa.array([dt.date(1500, 1, 1)])})
+    zb.build_index(tmp_path, ["x"])
+    bloom = ZoneBloom(spark)
+    with changed(spark, "spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY"):
+        assert spark.read.parquet(str(tmp_path)).first().born == dt.date(1499, 12, 23)
+        with pytest.raises(InvalidArgumentError, match="got a setting by which Spark moves dates and times"):
+            bloom.map_candidates(str(tmp_path), "x = 1", same, "x long, born date")
+        assert bloom.map_candidates(str(tmp_path), "x = 1", same, "x long", columns=["x"]).collect() == [(1,)]
 
 
 def test_ranges_of_files_that_changed_are_refused(spark, numbered_lake):

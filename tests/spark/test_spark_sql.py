@@ -322,6 +322,8 @@ def test_what_is_no_query_runs_as_it_is(any_spark, tables):
     assert any_spark.table("made").count() == 1
     with pytest.raises(PySparkException, match="nowhere"):
         zb.sql("SELECT * FROM nowhere").collect()
+    with pytest.raises(InvalidArgumentError, match="text must be SQL, got None"):
+        zb.sql(None)
 
 
 def test_a_frame_whose_plan_is_shown_in_part_is_no_plain_scan(spark, root, tmp_path):

@@ -98,7 +98,7 @@ class RowSelection:
         """
         rows = list(ranges)
         for row in rows:
-            if len(row) != len(RowRange._fields):
+            if not hasattr(row, "__len__") or len(row) != len(RowRange._fields):
                 raise InvalidArgumentError("a row range must be (fragment_id, start, stop)", got=f"{row!r}")
         fragment_ids, starts, stops = zip(*rows, strict=True) if rows else ((), (), ())
         return cls.from_arrays(fragment_ids, starts, stops)

@@ -10,6 +10,7 @@ Design: docs/design/spark.md#tasks
 
 from __future__ import annotations
 
+import datetime as dt
 import importlib
 import pickle
 import re
@@ -38,6 +39,7 @@ _JOBS = 16
 TAG = "zonebloom"
 _DESCRIPTION = "spark.job.description"
 _SKIPPED, _HIDDEN = "spark.sql.files.ignoredPathSegmentRegex", "^[._]"
+_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT"})
 _CHANGING = threading.Lock()
 _ABLE: WeakSet[SparkSession] = WeakSet()
 """Sessions whose executors can run zonebloom."""
@@ -100,6 +102,14 @@ def setting(spark: SparkSession, name: str) -> str:
     return str(spark.conf.get(name)).strip().upper()
 
 
+def instant_of(spark: SparkSession, text: str) -> dt.datetime:
+    """The instant of a timestamp's text without an offset, in the session's zone."""
+    if spark.conf.get("spark.sql.session.timeZone") in _UTC:
+        return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
+    asked = f"SELECT unix_micros(CAST('{text}' AS TIMESTAMP_LTZ)) AS micros"
+    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=spark.sql(asked).collect()[0].micros)
+
+
 @contextmanager
 def changed_setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     """The setting with another value; one block at a time, so that each restores the value of the user."""
@@ -114,8 +124,7 @@ def changed_setting(spark: SparkSession, name: str, value: str) -> Iterator[None
 
 def reads_by_id(spark: SparkSession, schema: StructType) -> bool:
     """Whether Spark finds columns of `schema` in a file by their ids, not by name."""
-    is_set = setting(spark, "spark.sql.parquet.fieldId.read.enabled") == "TRUE"
-    return is_set and '"parquet.field.id"' in schema.json()
+    return '"parquet.field.id"' in schema.json() and setting(spark, "spark.sql.parquet.fieldId.read.enabled") == "TRUE"
 
 
 def other_names(spark: SparkSession) -> str | None:

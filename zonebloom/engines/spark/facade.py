@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE, Sizing
+from zonebloom.engines.spark.candidates import map_candidates
 from zonebloom.engines.spark.catalog import Catalog, Place
 from zonebloom.engines.spark.executors import session_of
 from zonebloom.engines.spark.explain import Explained
@@ -24,8 +25,7 @@ from zonebloom.engines.spark.join.pruned_join import prune_join
 from zonebloom.engines.spark.locate import locate
 from zonebloom.engines.spark.runner import SparkRunner, optimize_newest
 from zonebloom.engines.spark.scan.lake import Asked, Lake
-from zonebloom.engines.spark.scan.read import lake_of, layout_of, searched
-from zonebloom.engines.spark.scan.row_ranges import map_candidates
+from zonebloom.engines.spark.scan.read import lake_of, lake_to_search
 from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.formats.hive import Partitions
 from zonebloom.ground.errors import InvalidArgumentError
@@ -320,7 +320,7 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#row-ranges
         """
-        return searched(*layout_of(self._catalog, source, index), condition)
+        return lake_to_search(self._catalog, source, index).query(condition).result
 
     def locate(self, path: Source, column: str, keys: DataFrame, *, index: Place = None) -> DataFrame:
         """One row for each key and row range that may hold it: the key, path, fragment_id, start, stop.
@@ -343,7 +343,7 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#locate
         """
-        return locate(*layout_of(self._catalog, path, index), column, keys)
+        return locate(lake_to_search(self._catalog, path, index), column, keys)
 
     def map_candidates(
         self,
@@ -380,12 +380,7 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#row-ranges
         """
-        if not callable(function):
-            raise InvalidArgumentError("function must take an iterator of record batches", got=f"{function!r:.80}")
-        layout, reader = layout_of(self._catalog, path, index)
-        rows = wanted if isinstance(wanted, (DataFrame, pa.Table)) else searched(layout, reader, wanted)
-        mapped = map_candidates(self.spark, layout, reader.table, rows, function, schema=schema, columns=columns)
-        return reader.frame(layout.view, mapped.schema, mapped)
+        return map_candidates(lake_to_search(self._catalog, path, index), wanted, function, schema, columns)
 
     # --- joining ----------------------------------------------------------------------------------------------------
 

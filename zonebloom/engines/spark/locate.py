@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.catalog import check_batch
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
 from zonebloom.engines.spark.join.keys import check_pair, distinct
 from zonebloom.engines.spark.pushdown.calendars import are_old
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
+from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
 from zonebloom.engines.spark.runner import sent_dataset
-from zonebloom.engines.spark.scan.layout import Layout
-from zonebloom.engines.spark.scan.read import column_as_stored
-from zonebloom.engines.spark.scan.readers import Reader
+from zonebloom.engines.spark.scan.choice import BY_ID
+from zonebloom.engines.spark.scan.lake import Lake
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.search import locate as library
 from zonebloom.search.query import Query
@@ -36,9 +36,9 @@ _MOST_LINES = 1 << 20
 """Lines that a task holds at once for keys that may be in any row of new files."""
 
 
-def locate(layout: Layout, reader: Reader, column: str, keys: DataFrame) -> DataFrame:
+def locate(lake: Lake, column: str, keys: DataFrame) -> DataFrame:
     """See `ZoneBloom.locate`."""
-    view = layout.view
+    view, binder = lake.present()
     check_batch(keys)
     if len(keys.columns) != 1 or keys.columns[0] in dict(_PLACES):
         raise InvalidArgumentError(
@@ -47,7 +47,7 @@ def locate(layout: Layout, reader: Reader, column: str, keys: DataFrame) -> Data
     if view.column(column) is None:
         raise view.snapshot.not_indexed(column)
     wanted = distinct(keys).toDF("key")  # `mapInArrow` takes no dots or backticks in names
-    check_pair(keys.schema[0], column_as_stored(layout, reader, column))
+    check_pair(keys.schema[0], _as_stored(column, binder, is_by_id=lake.is_by_id))
     store, version = view.snapshot.store, view.snapshot.manifest.version
     sent = pickled((store, version, sent_dataset(view.dataset), dict(view.listing)))
     schema = StructType(list(wanted.schema))
@@ -55,6 +55,26 @@ def locate(layout: Layout, reader: Reader, column: str, keys: DataFrame) -> Data
         schema = schema.add(name, kind)
     located = wanted.mapInArrow(shipped(keys_located, sent, column), schema)
     return located.toDF(*keys.columns, *dict(_PLACES))
+
+
+def _as_stored(column: str, binder: Binder, *, is_by_id: bool) -> StructField:
+    """The indexed `column` in Spark's type.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Spark may read other values than the index has.
+    """
+    try:
+        target = binder.target(binder.path(column))
+        problem = BY_ID if is_by_id else None
+    except UnboundError as error:
+        problem = str(error)
+    if problem is not None:
+        raise InvalidArgumentError(
+            f"Spark must read column {column} as it is stored", got=problem, do="use read(path).where_in(column, keys)"
+        )
+    return StructField(column, target.spark)
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
 from zonebloom.engines.spark.scan.lake import Lake
 from zonebloom.engines.spark.scan.read import lake_of
 from zonebloom.engines.spark.versions import described
-from zonebloom.ground.errors import PredicateError, ZoneBloomError
+from zonebloom.ground.errors import InvalidArgumentError, PredicateError, ZoneBloomError
 from zonebloom.predicates import And, Equals, IsIn, Or, Predicate
 
 _LEAF = re.compile(r"\((\w+)#\d+L? = (.*)\)|(\w+)#\d+L? IN(?: \((.*)\)|SET (.*))")
@@ -74,6 +74,8 @@ def pruned_sql(catalog: Catalog, text: str, args: Any = None, **lakes: Lake | Da
 
     Design: docs/design/spark-reads.md#sql
     """
+    if not isinstance(text, str):
+        raise InvalidArgumentError("text must be SQL", got=f"{text!r:.80}")
     frames = {name: lake.toDF() if isinstance(lake, Lake) else lake for name, lake in lakes.items()}
     whole = _run(catalog.spark, text, args, frames)
     try:

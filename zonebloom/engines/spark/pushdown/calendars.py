@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from zonebloom.engines.spark.executors import setting
+from zonebloom.engines.spark.pushdown.metadata import nested_types
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.ground.arrow import compute as pc
 from zonebloom.ground.errors import DataFileError
@@ -22,6 +23,7 @@ from zonebloom.ground.errors import DataFileError
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
     from zonebloom.search.view import View
 
@@ -75,17 +77,28 @@ def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
 
     For the files that were not checked, a task refuses rows that Spark would move.
     """
-    settings = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
-    modes = {setting(spark, name) for name in settings}
-    if not modes <= {"CORRECTED", "EXCEPTION"}:
-        return True
-    if setting(spark, "spark.sql.parquet.int96TimestampConversion") == "TRUE":
+    if is_moving_by_setting(spark):
         return True
     for path in paths[:_NUM_FOOTERS]:
         with open_parquet(view.dataset, path, view.listing[path]) as data:
-            if is_old_writer(data.metadata, unmarked="EXCEPTION" in modes):
+            if is_old_writer(data.metadata, unmarked="EXCEPTION" in _modes(spark)):
                 return True
     return False
+
+
+def has_times(of: DataType) -> bool:
+    """Whether a type, or one within it, is of dates or timestamps."""
+    return any(inner.typeName() in ("date", "timestamp", "timestamp_ntz") for inner in nested_types(of))
+
+
+def is_moving_by_setting(spark: SparkSession) -> bool:
+    """Whether a setting makes Spark move dates and times of files without a mark."""
+    is_converting = setting(spark, "spark.sql.parquet.int96TimestampConversion") == "TRUE"
+    return is_converting or not _modes(spark) <= {"CORRECTED", "EXCEPTION"}
+
+
+def _modes(spark: SparkSession) -> set[str]:
+    return {setting(spark, f"spark.sql.parquet.{kind}RebaseModeInRead") for kind in ("datetime", "int96")}
 
 
 def are_old(values: Any, first_time: dt.datetime = SURE_TIME) -> Any:

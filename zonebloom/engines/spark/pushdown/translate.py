@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from pyspark.sql import Column, DataFrame, functions
 from zonebloom.engines.spark.pushdown.calendars import has_old
 from zonebloom.engines.spark.pushdown.columns import MAX_LITERALS, column_of, predicate_of_column, text_of_column
 from zonebloom.engines.spark.pushdown.implied import implies, opaque
+from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.pushdown.sql_text import COMPARED_LITERALS, predicate_of_text, shortened
 from zonebloom.engines.spark.pushdown.types import Binder, Piece, Target, UnboundError
 from zonebloom.engines.spark.scan.types import arrow_type
@@ -255,8 +257,14 @@ def names_its_frame(given: str | Column | Predicate, frame: DataFrame, rows: Dat
     """Whether `given` names columns of `frame` so that `rows`, a frame of the same columns, has none or others."""
     if isinstance(given, Predicate) or not _is_resolved(lambda: frame.where(given)):
         return False
-    is_sure = _is_resolved(lambda: _joined(frame, given))  # Spark compares no conditions that are not deterministic
-    return not _is_resolved(lambda: rows.where(given)) or (is_sure and not _is_same(frame, given, lambda: given))
+    if not _is_resolved(lambda: rows.where(given)):
+        return True
+    if _is_resolved(lambda: _joined(frame, given)):
+        return not _is_same(frame, given, lambda: given)
+    text = str(given).casefold()  # Spark compares no conditions that are not deterministic, but the names in them
+    structs = [field for field in rows.schema if hasattr(field.dataType, "names") and field.name.casefold() in text]
+    fields = [f"{backquoted(struct.name, name)} IS NULL" for struct in structs for name in struct.dataType.names]
+    return not all(_is_same(frame, name, partial(str, name)) for name in fields)
 
 
 def _is_resolved(frame: Callable[[], DataFrame]) -> bool:

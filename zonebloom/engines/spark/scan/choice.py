@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import setting
-from zonebloom.engines.spark.pushdown.calendars import is_moving
-from zonebloom.engines.spark.pushdown.metadata import altered_column, nested_types
+from zonebloom.engines.spark.pushdown.calendars import has_times, is_moving
+from zonebloom.engines.spark.pushdown.metadata import altered_column
 from zonebloom.engines.spark.pushdown.names import misread
 from zonebloom.engines.spark.pushdown.translate import NOT_OF_COLUMNS, Condition
 from zonebloom.engines.spark.pushdown.types import Binder
@@ -41,9 +41,6 @@ MOST_FILES = 1024
 DRIVER_ROW_BYTES = 64 << 20
 """Bytes of rows, in Arrow, that the driver holds. Spark's heap, of 1 GiB by default, needs some times as much."""
 BY_ID = "Spark finds columns by their ids, and the index by their names"
-
-
-_TIMES = ("date", "timestamp", "timestamp_ntz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +156,7 @@ def obstacle_of_rows(
         other = next((field.name for field, spark_type, its in pairs if spark_type != its), None)
         if other is not None:
             return f"column {other} has another type in Spark than in the library"
-        has_times = any(inner.typeName() in _TIMES for inner in nested_types(schema))
-        if has_times and is_moving(spark, view, paths):
+        if has_times(schema) and is_moving(spark, view, paths):
             return "Spark moves old dates to another calendar"
         return misread(view, binder.names, paths)
     except (ColumnNotFoundError, DataFileError, UnsupportedTypeError) as error:

@@ -11,7 +11,6 @@ Design: docs/design/spark-reads.md#reads
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 import time
 import warnings
@@ -27,7 +26,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from zonebloom.bloom.selection import RowSelection
-from zonebloom.engines.spark.executors import lack_of_executors, other_names, reads_by_id
+from zonebloom.engines.spark.executors import instant_of, lack_of_executors, other_names, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
 from zonebloom.engines.spark.pushdown.names import named, resolves
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, names_its_frame, understand_all
@@ -62,7 +61,6 @@ _METHODS = ("auto", *get_args(Method))
 _ATTEMPTS = 3
 _LOOK_AFTER_SECONDS = 1.0
 """Seconds until a new version of the index is noticed, at most."""
-_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT"})
 
 
 @dataclass(eq=False, repr=False)
@@ -73,7 +71,7 @@ class Lake:
     """Classic or Spark Connect."""
     _index: Index
     """In the version that was used last."""
-    _reader: Reader
+    reader: Reader
     """Who reads its files whole."""
     _reopen: Callable[[], Index]
     """Gives the current version of the index."""
@@ -103,7 +101,7 @@ class Lake:
     def full_schema(self) -> StructType:
         """Schema of Spark's plain read at the first use."""
         if self._full_schema is None:
-            self._present()
+            self.present()
         return cast("StructType", self._full_schema)
 
     @property
@@ -174,8 +172,8 @@ class Lake:
         except (DataFileError, IndexNotFoundError, InvalidArgumentError) as error:  # the first while it is overwritten
             lake, former = copy(self), cast("CatalogTable", self.table)
             lake.table = replace(former, frame=self.spark.table(former.name), problem=str(error))
-            lake._reader = SparkReader(self.spark, cast("ParquetDataset", self._index.data), lake.table)  # noqa: SLF001 - of its class
-            lake._reopen = lambda: self._index  # noqa: SLF001 - as above; a newer one is of no use
+            lake.reader = SparkReader(self.spark, cast("ParquetDataset", self._index.data), lake.table)
+            lake._reopen = lambda: self._index  # noqa: SLF001 - of its class; a newer one is of no use
         lake.resolve, lake._columns = None, self._columns  # noqa: SLF001 - of its class
         if self._frame is not None and self._frame.schema == lake.full_schema:
             lake._frame = self._frame  # noqa: SLF001 - of its class
@@ -184,7 +182,7 @@ class Lake:
     def toDF(self) -> DataFrame:  # noqa: N802 - Spark's name
         """All rows: Spark's plain read, listed now."""
         lake = self._now()
-        return lake._selected(lake._reader.frame(lake._index.view(), lake.schema, is_shown=True))  # noqa: SLF001 - of its class
+        return lake._selected(lake.reader.frame(lake._index.view(), lake.schema, is_shown=True))  # noqa: SLF001 - of its class
 
     def count(self) -> int:
         """The number of all rows."""
@@ -204,7 +202,7 @@ class Lake:
 
     def binder(self) -> Binder:
         """The binder of the columns of the present data set."""
-        return self._present()[1]
+        return self.present()[1]
 
     def _selected(self, frame: DataFrame) -> DataFrame:
         if self._columns is None:
@@ -280,13 +278,20 @@ class Lake:
         lake = self._now()
         return lake._planned(lambda binder: lake._understood([condition], binder), method, strict=False)  # noqa: SLF001 - of its class
 
+    def query(self, condition: str | Column | Predicate) -> Query:
+        """The search for `condition` in the present data set and index."""
+        return self._asked(lambda binder: self._understood([condition], binder))[1]
+
     def _understood(self, conditions: Sequence[str | Column | Predicate], binder: Binder) -> Condition:
         is_of_session = self._frame is not None and self._frame.sparkSession is self.spark  # proofs need its settings
         condition = understand_all(conditions, binder, self._frame if is_of_session else self._template)
         is_of_table = self.table is not None and not condition.is_local  # which is read plainly, by its names
         if is_of_session and not is_of_table and condition.columns is None:
+            rows = self._template
+            if isinstance(self.reader, SparkReader) and not condition.is_local:  # it may name the column _metadata
+                rows = self.reader.plain(self._index.view().listing, self.full_schema)
             for given in conditions:
-                if names_its_frame(given, self._frame, self._template):
+                if names_its_frame(given, self._frame, rows):
                     raise PredicateError(
                         "a condition of this kind must name columns without their frame or its alias",
                         got=condition.shown,
@@ -306,17 +311,17 @@ class Lake:
                 self._index = self._reopen()
             self._looked = time.monotonic()
 
-    def _present(self) -> tuple[View, Binder]:
-        """The present data set and index."""
+    def present(self) -> tuple[View, Binder]:
+        """The present data set and index, and the binder of its columns."""
         self._look()
         with self._lock:
             view = self._index.view()
             if self._full_schema is None:
-                self._full_schema = self._reader.schema(view)
+                self._full_schema = self.reader.schema(view)
             if self._binders is None or self._binders[0] is not view:
                 may_move = self.table is not None and self.table.is_partitioned
-                spark_finds = partial(resolves, self._template)
-                self._binders = view, Binder(self.full_schema, view, self._instant, spark_finds, may_move=may_move)
+                of_session = partial(instant_of, self.spark), partial(resolves, self._template)
+                self._binders = view, Binder(self.full_schema, view, *of_session, may_move=may_move)
             return self._binders
 
     def _asked(self, understood: Callable[[Binder], Condition]) -> tuple[Condition, Query, Binder]:
@@ -324,48 +329,37 @@ class Lake:
 
         If the data set has not changed since the last condition, the index is asked while the files are listed.
         """
-        index, last = self._index, self._binders
+        is_by_id, index, last = self.is_by_id, self._index, self._binders
+
+        def by_names(binder: Binder) -> Condition:
+            condition = understood(binder)
+            return replace(condition, predicate=Piece(condition.shown, BY_ID)) if is_by_id else condition
+
         if last is not None:
             with suppress(ColumnNotFoundError, PredicateError):  # the data set may have changed
-                condition = understood(last[1])
+                condition = by_names(last[1])
                 asked: tuple[Callable[[], Any], ...] = (partial(index.query, condition.predicate), self._look)
                 query, _ = concurrently(lambda ask: ask(), asked, len(asked))
                 if index is self._index and query.view is last[0]:
                     return condition, replace(query, own_filters=False), last[1]
-        view, binder = self._present()
-        condition = understood(binder)
+        view, binder = self.present()
+        condition = by_names(binder)
         return condition, Query(view, condition.predicate, own_filters=False), binder
-
-    def _instant(self, text: str) -> dt.datetime | None:
-        """The instant of a timestamp's text in Spark's session."""
-        if self.spark.conf.get("spark.sql.session.timeZone") in _UTC:
-            return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
-        asked = f"SELECT unix_micros(CAST('{text}' AS TIMESTAMP_LTZ)) AS micros"
-        micros = self.spark.sql(asked).collect()[0].micros
-        return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
 
     def _planned(self, understood: Callable[[Binder], Condition], method: Asked | None, *, strict: bool) -> Plan:
         asked = self.method if method is None else method
         InvalidArgumentError.unless_among("method", asked, _METHODS)
-        is_by_id = reads_by_id(self.spark, self.full_schema)
-
-        def of_names(binder: Binder) -> Condition:
-            condition = understood(binder)
-            return replace(condition, predicate=Piece(condition.shown, BY_ID)) if is_by_id else condition
-
-        condition, query, binder = self._asked(of_names)
+        condition, query, binder = self._asked(understood)
         view = query.view
         if strict:
             view.check_known()
         with self._lock:
             result = query.result
-        paths = tuple(filter(self._reader.is_seen(view.listing), result.files))
+        paths = tuple(filter(self.reader.is_seen(view.listing), result.files))
         schema = self._read_schema(condition)
-        misplaced = other_names(self.spark) if self._reader.is_native else None
-        if self.table is not None:
-            misplaced = misplaced or self.table.misplaced(view.dataset, view.listing, paths)
-        obstacle = BY_ID if is_by_id else self._lack if IS_BEFORE_4 else None  # executors bring the driver's rows there
-        if self._reader.is_native and not is_by_id:
+        misplaced = self.misplaced(view, paths)
+        obstacle = self._lack if IS_BEFORE_4 else None  # executors bring the driver's rows there
+        if self.reader.is_native and misplaced is None:
             obstacle = obstacle_of_rows(condition, schema, view, binder, paths, spark=self.spark) or obstacle
         kept = Kept(
             files=len(paths),
@@ -376,10 +370,27 @@ class Lake:
             is_local=condition.is_local and misplaced is None,
             obstacle=misplaced or obstacle,
             lack=lambda: self._lack,
-            is_native=self._reader.is_native,
+            is_native=self.reader.is_native,
         )
         wider = partial(choose, replace(kept, is_wide=True), asked)
         return Plan(condition, query, choose(kept, asked), paths, wider)
+
+    @property
+    def is_by_id(self) -> bool:
+        """Whether Spark finds columns by ids, which only the table has if Spark did not write the files."""
+        return reads_by_id(self.spark, self.full_schema if self.table is None else self.table.frame.schema)
+
+    @property
+    def other_files(self) -> str | None:
+        """The reason why Spark may read other files than the library lists; None if it does not."""
+        return other_names(self.spark) if self.reader.is_native else None
+
+    def misplaced(self, view: View, paths: Sequence[str]) -> str | None:
+        """The reason why Spark may find other values in `paths` than the library, or other files; None if not."""
+        problem = self.other_files or (BY_ID if self.is_by_id else None)
+        if problem is not None or self.table is None:
+            return problem
+        return self.table.misplaced(view.dataset, view.listing, paths)
 
     def _read_schema(self, condition: Condition) -> StructType:
         """The columns to read: the lake's and those of the condition; all if the condition has parts for Spark."""
@@ -410,7 +421,7 @@ class Lake:
 
     def by(self, plan: Plan) -> PrunedRead:
         """The rows, read as `plan` says."""
-        reader, method, condition = self._reader, plan.choice.method, plan.condition
+        reader, method, condition = self.reader, plan.choice.method, plan.condition
         layout, schema, wanted = Layout(plan.view), self._read_schema(condition), condition.exact
         rows = None
         if method == "row_ranges":

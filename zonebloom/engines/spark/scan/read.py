@@ -5,96 +5,42 @@ Design: docs/design/spark-reads.md#reads, docs/design/spark-reads.md#tables
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from zonebloom.bloom.hashing import names_of
 from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
-from zonebloom.engines.spark.executors import reads_by_id
-from zonebloom.engines.spark.pushdown.translate import understand
-from zonebloom.engines.spark.pushdown.types import Binder, Piece, UnboundError
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
-from zonebloom.engines.spark.scan.choice import BY_ID
 from zonebloom.engines.spark.scan.lake import Asked, Lake
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import Reader, SparkReader, reader_of
-from zonebloom.ground.errors import DataFileError, InvalidArgumentError
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.index.index import Index
-from zonebloom.search.query import Query
-from zonebloom.search.result import SearchResult
 
 
-def layout_of(catalog: Catalog, given: Any, index: Place = None) -> tuple[Layout, Reader]:
-    """The listing of a path, a table or a frame, with its index, and the reader of its files.
+def lake_to_search(catalog: Catalog, given: Any, index: Place = None) -> Lake:
+    """As `lake_of`, also by the name of an index, and with columns that Spark does not read.
 
     Raises
     ------
     InvalidArgumentError
-        A frame, or a table of Spark's catalog, may have other rows or columns than its files.
+        Spark may read other files.
     """
-    source = catalog.named(given) if index is None else catalog.source(given)
-    is_frame = hasattr(source, "inputFiles")
-    table = CatalogTable.of(source) if is_frame else None
-    opened = catalog.open(source, index)
-    check_is_read_by_spark(opened.data, catalog.source(source))
-    view, reader = opened.view(), reader_of(catalog.spark, opened.data, table)
-    if is_frame:
-        _check_frame(source, reader.schema(view), reader)
-    return Layout(view), reader
-
-
-def searched(layout: Layout, reader: Reader, given: str | Column) -> SearchResult:
-    """The row ranges of the listed files that may match. The search runs now, on the driver.
-
-    Design: docs/design/spark.md#row-ranges
-    """
-    spark, table, (schema, binder) = reader.spark, reader.table, _bound(layout, reader)
-    template = spark.createDataFrame([], schema) if table is None else table.frame  # in which names may be qualified
-    condition = understand(given, binder, template)
-    predicate = Piece(condition.shown, BY_ID) if reads_by_id(spark, schema) else condition.predicate
-    return Query(layout.view, predicate, own_filters=False).result
-
-
-def column_as_stored(layout: Layout, reader: Reader, column: str) -> StructField:
-    """The indexed `column` in Spark's type.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Spark may read other values than the index has.
-    """
-    schema, binder = _bound(layout, reader)
-    try:
-        target = binder.target(binder.path(column))
-        problem = BY_ID if reads_by_id(reader.spark, schema) else None
-    except UnboundError as error:
-        problem = str(error)
-    if problem is not None:
+    lake = lake_of(catalog, catalog.named(given) if index is None else given, index)
+    lake.resolve = None  # it is used for this call only
+    if lake.other_files is not None:
         raise InvalidArgumentError(
-            f"Spark must read column {column} as it is stored", got=problem, do="use read(path).where_in(column, keys)"
+            "Spark must read the files that zonebloom lists", got=lake.other_files, do="reset the setting"
         )
-    return StructField(column, target.spark)
-
-
-def _bound(layout: Layout, reader: Reader) -> tuple[StructType, Binder]:
-    """The columns of Spark's plain read, and their binder."""
-    schema = _schema_in_spark(layout, reader)
-    return schema, Binder(schema, layout.view, may_move=reader.table is not None and reader.table.is_partitioned)
-
-
-def _schema_in_spark(layout: Layout, reader: Reader) -> StructType:
-    """The columns of Spark's plain read; of files that Spark does not read, those that it knows."""
-    if reader.table is not None:
-        return reader.table.frame.schema
-    if reader.is_native:
-        with contextlib.suppress(PySparkException, DataFileError):
-            return reader.schema(layout.view)
-    return layout.readable
+    try:
+        lake.present()
+    except (PySparkException, DataFileError, UnsupportedTypeError):
+        lake._full_schema = Layout(lake.index.view()).readable  # noqa: SLF001 - of its package
+    return lake
 
 
 def lake_of(

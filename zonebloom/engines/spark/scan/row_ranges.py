@@ -1,7 +1,4 @@
-"""Candidate row ranges for Spark: the result of a search, and the input of a user's function.
-
-`map_candidates` takes the row ranges of a `search`, or a condition. It runs `mapInArrow` over the candidate rows: no
-task opens a file that cannot match.
+"""Reads of row ranges for Spark: by executors, with `mapInArrow` over the rows, or by the driver.
 
 Design: docs/design/spark.md#row-ranges
 """
@@ -10,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,61 +16,16 @@ from pyspark.sql.types import StructType
 
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
-from zonebloom.engines.spark.pushdown.names import Names
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.splits import Split, narrowing_of
 from zonebloom.engines.spark.scan.types import arrow_schema
-from zonebloom.engines.spark.versions import VALUE_BYTES, arrow_of
-from zonebloom.ground.errors import InvalidArgumentError, StaleIndexError
+from zonebloom.engines.spark.versions import VALUE_BYTES
 from zonebloom.predicates import Predicate
 from zonebloom.search.result import SearchResult
 
-if TYPE_CHECKING:
-    from zonebloom.engines.spark.scan.catalog_table import CatalogTable
-    from zonebloom.search.view import View
-
 Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 """What `mapInArrow` takes."""
-
-_SCHEMA = pa.schema([("path", pa.string()), *((name, pa.int64()) for name in ("fragment_id", "start", "stop"))])
-
-
-def map_candidates(
-    spark: SparkSession,
-    layout: Layout,
-    table: CatalogTable | None,
-    wanted: SearchResult | DataFrame | pa.Table,
-    function: Function,
-    *,
-    schema: Any,
-    columns: Sequence[str] | None,
-) -> DataFrame:
-    """See `ZoneBloom.map_candidates`.
-
-    Parameters
-    ----------
-    wanted
-        The result of a search, or row ranges of a caller.
-    """
-    result = wanted if isinstance(wanted, SearchResult) else None
-    table_of_ranges = arrow_of(wanted) if isinstance(wanted, DataFrame) else wanted
-    rows = _given(layout.view, table_of_ranges) if result is None else result.row_ranges
-    paths = [layout.view.paths[fragment_id] for fragment_id in np.unique(rows.fragment_ids).tolist()]
-    problem = None if table is None else table.misplaced(layout.view.dataset, layout.view.listing, paths)
-    if problem is not None:
-        raise InvalidArgumentError(
-            "partitions must lie in the folders of their names", got=problem, do="pass the path of the files"
-        )
-    asked = layout.schema(columns)
-    shadowed = Names(layout.view).shadowed if layout.is_hive else frozenset()
-    if both := next((name for name in asked.names if name.lower() in shadowed), None):
-        raise InvalidArgumentError(
-            "a column must be in files or in folders, as Spark takes the values of folders",
-            got=f"{both} in both",
-            do="use read(path).where(condition), or leave the column out by columns=",
-        )
-    return read_rows(spark, layout, rows, asked, function=function, schema=schema, result=result)
 
 
 def read_rows(
@@ -127,35 +79,6 @@ def local_rows(
     reading, tasks = layout.tasks(rows, asked)
     reading = replace(reading, narrowing=narrowing_of(layout.view, wanted), max_bytes=max_bytes)
     return pa.Table.from_batches((batch for task in tasks for batch in reading.batches(task)), arrow_schema(asked))
-
-
-def _given(view: View, table: pa.Table) -> RowSelection:
-    """The caller's row ranges, which must be those of the present files."""
-    problem = next((f"none named {name}" for name in _SCHEMA.names if name not in table.column_names), None)
-    if problem is None:
-        try:
-            table = table.select(_SCHEMA.names).cast(_SCHEMA)
-            problem = next((f"a null as {name}" for name in _SCHEMA.names if table[name].null_count), None)
-        except pa.ArrowException as error:
-            problem = str(error)
-    if problem is not None:
-        raise InvalidArgumentError(
-            f"row ranges must have the columns {', '.join(_SCHEMA.names)}, without nulls",
-            got=problem,
-            do="take them from search().to_arrow()",
-        )
-    ids, starts, stops = (table[name].to_numpy() for name in _SCHEMA.names[1:])
-    rows = zip(table["path"].to_pylist(), ids.tolist(), starts.tolist(), stops.tolist(), strict=True)
-    for path, fragment_id, start, stop in rows:
-        file = view.files.get(path)
-        num_rows = file.num_rows if file is not None and file.fragment_id == fragment_id else -1
-        if stop > num_rows or (view.files.is_unknown(path) and (start, stop) != (0, num_rows)):
-            raise StaleIndexError(
-                "row ranges must be those of files that did not change",
-                got=f"some of {path}, which changed",
-                do="call search() again",
-            )
-    return RowSelection.from_arrays(ids, starts, stops)
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------
