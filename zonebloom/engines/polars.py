@@ -13,6 +13,7 @@ Design: docs/design/engines.md#polars
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby
@@ -39,6 +40,8 @@ _MAX_DEPTH = 200
 """Levels of an expression that are examined; deeper parts prune nothing."""
 _END = "zonebloom: is this the end"
 """Name of a column that is true in a row after the last one only."""
+_PANICS = re.compile(r"decimal256|fixed_size_binary\[12\]")
+"""Types at which Polars' own reader may panic: Parquet's intervals, and decimals of 256 bits in lists and structs."""
 _FOLDERS = 16
 """Most partitions that Polars reads by one plan: a plan takes time by the square of their number."""
 
@@ -149,7 +152,7 @@ def _read_by_polars(query: Query, schema: pl.Schema) -> list[pl.LazyFrame] | Non
     is_whole = query.result.row_ranges.num_rows == view.universe.num_rows
     if not is_whole or dataset.is_remote or not isinstance(dataset, ParquetDataset):  # a table has deleted rows
         return None
-    if "decimal256" in str(view.schema.types):  # Polars 2.1 panics at those in lists and structs
+    if _PANICS.search(str(view.schema.types)):
         return None
     in_files = {name: kind for name, kind in schema.items() if name not in names}
     parts: list[pl.LazyFrame] = []
@@ -159,7 +162,7 @@ def _read_by_polars(query: Query, schema: pl.Schema) -> list[pl.LazyFrame] | Non
         try:
             if values is None or any(pl.read_parquet_schema(file) != in_files for file in files) or view.int96_columns:
                 return None
-        except (OSError, DataFileError, pl.exceptions.PolarsError):  # our own reader says what is wrong
+        except (OSError, DataFileError, pl.exceptions.PolarsError, pl.exceptions.PanicException):  # our reader tells
             return None
         literals = [pl.lit(value.as_py(), schema[name]).alias(name) for name, value in values.items()]
         parts.append(pl.scan_parquet(files, glob=False, hive_partitioning=False).with_columns(literals))
