@@ -15,14 +15,14 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from zonebloom.bloom.hashing import resolve_column
+from zonebloom.bloom.hashing import leaf_paths, resolve_column
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import ParquetDataset
 from zonebloom.ground.arrow import rowless
@@ -49,8 +49,6 @@ _UNREAD_NAMES = {"filename", "file_index", "file_row_number", ""}
 """Names of columns that DuckDB adds to those of Parquet files, and the empty name, which it cannot quote."""
 _FILES_ONLY = re.compile("halffloat|decimal256")
 """Arrow types that DuckDB reads from Parquet files only."""
-_AS_READ = re.compile(r"INTERVAL|TIMESTAMP_NS|\[\d+\]")
-"""Types that DuckDB gives either an Arrow column or the same column of a Parquet file."""
 _COARSE = re.compile(r"TIMESTAMP_M?S\b")
 """Types of an Arrow column that DuckDB has in microseconds from a Parquet file: no value differs."""
 
@@ -124,8 +122,9 @@ def relation(
     view = index.view()
     if not _is_native(view):
         return connection.from_arrow(index.dataset()).filter(where)
-    predicate = _handed_over(connection, view.plain_schema, where)
-    return _read_natively(connection, view, _candidates(connection, view, predicate)).filter(where)
+    types, comparable = _columns(connection, view)
+    predicate = _handed_over(connection, comparable, where)
+    return _read_natively(connection, view, types, _candidates(view, predicate)).filter(where)
 
 
 def semi_join(
@@ -159,8 +158,8 @@ def semi_join(
     index = opened(source, storage_options)
     view = index.view()
     field = resolve_column(view.schema, column)
-    is_native = _is_native(view)
-    columns = _typed(connection, view, [column]) if is_native else connection.from_arrow(rowless(view.schema))
+    types, comparable = _columns(connection, view) if _is_native(view) else ({}, view.schema)
+    columns = connection.sql(_without_rows(types)) if types else connection.from_arrow(rowless(view.schema))
     owns = dict(zip(view.schema.names, columns.columns, strict=True))  # of `k` and `K` DuckDB calls the second `K_1`
     name = quoted(owns[column]) if column in owns else ".".join(map(quoted, column.split(".")))
     kind = columns.select(name).types[0]
@@ -169,8 +168,9 @@ def semi_join(
     values = cast.to_arrow_table()
     wanted = IsIn(column, values["key"])
     is_exact = fit_values(wanted.values, field.type).reason is None and not _is_collated(connection)
-    if is_native:
-        lake = _read_natively(connection, view, _candidates(connection, view, wanted if is_exact else None))
+    if types:
+        is_exact = is_exact and column in {*comparable.names, *leaf_paths(comparable)}
+        lake = _read_natively(connection, view, types, _candidates(view, wanted if is_exact else None))
     else:
         dataset = index.dataset()
         lake = connection.from_arrow(dataset.filter(to_expression(wanted, view.schema)) if is_exact else dataset)
@@ -201,25 +201,14 @@ class _Asked(pads.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no type
         return super().scanner(columns=columns)
 
 
-def _known(schema: pa.Schema) -> pa.Schema:
-    """The columns of types that DuckDB takes from Arrow."""
-    return pa.schema([field for field in schema if not _FILES_ONLY.search(str(field.type))])
-
-
-def _kinds(connection: DuckDBPyConnection, schema: pa.Schema) -> dict[str, str]:
-    """DuckDB's type of each column that it takes from Arrow."""
-    columns = _known(schema)
-    return dict(zip(columns.names, map(str, connection.from_arrow(rowless(columns)).types), strict=True))
-
-
 def _handed_over(connection: DuckDBPyConnection, schema: pa.Schema, where: str) -> Predicate | None:
     """The filter that DuckDB hands to a data set of `schema`: true in all rows of `where`, and maybe in more."""
     import duckdb  # noqa: PLC0415 - an optional dependency
 
-    asked = _Asked(_known(schema))
+    asked = _Asked(schema)
     try:
         connection.from_arrow(asked).filter(where).fetchall()
-    except duckdb.Error:  # a column that DuckDB has in files only; the read itself reports other mistakes
+    except duckdb.Error:  # a column that is not in `schema`; the read itself reports other mistakes
         return None
     return as_predicate(schema, asked.given)
 
@@ -233,6 +222,7 @@ def _is_native(view: View) -> bool:
     keys = {field.name for field in view.partition_fields}
     return (
         isinstance(view.dataset, ParquetDataset)  # files of tables have deleted rows and other names
+        and bool(view.listing)
         and not view.dataset.is_remote  # DuckDB's own S3 client has other options
         and len(set(names)) == len(names)  # DuckDB takes `a` and `A` for one column
         and not _UNREAD_NAMES & set(names)  # such a column would hide DuckDB's, or cannot be named
@@ -242,33 +232,41 @@ def _is_native(view: View) -> bool:
     )
 
 
-def _candidates(connection: DuckDBPyConnection, view: View, predicate: Predicate | None) -> RowSelection:
-    """The rows that may match; all rows if DuckDB has a column of `predicate` otherwise from files than from Arrow.
+def _columns(connection: DuckDBPyConnection, view: View) -> tuple[dict[str, str], pa.Schema]:
+    """DuckDB's type of each column over all files, and the columns that it has in the same type from Arrow.
 
-    From files it has a time's zone, Parquet's intervals, and microseconds of INT96.
+    A condition on others has another meaning: Parquet's intervals, times with a zone, INT96, and columns of which two
+    files have different types.
     """
-    if predicate is None:
+    columns = pa.schema([field for field in view.plain_schema if not _FILES_ONLY.search(str(field.type))])
+    of_arrow = connection.from_arrow(rowless(columns)).types if columns else []
+    kinds = dict(zip(columns.names, map(str, of_arrow), strict=True))
+    given = connection.sql(_select(connection, view, view.listing))
+    held = {name.lower(): str(kind) for name, kind in zip(given.columns, given.types, strict=True)}
+    types = {name: held.get(name.lower()) or kinds.get(name, '"NULL"') for name in view.schema.names}
+    is_same = {name: _COARSE.sub("TIMESTAMP", kind) == types[name] for name, kind in kinds.items()}
+    return types, pa.schema([field for field in columns if is_same[field.name]])
+
+
+def _candidates(view: View, predicate: Predicate | None) -> RowSelection:
+    """The rows that may match; all rows for times of which some file has INT96, as DuckDB cuts these."""
+    asked = set() if predicate is None else predicate.columns()
+    is_fine = any("[ns" in str(view.column_type(name)) for name in asked)
+    cut = view.int96_columns if is_fine else frozenset()
+    if predicate is None or any(f"{column}.".startswith(f"{name}.") for column in asked for name in cut):
         return view.universe
-    asked, kinds = predicate.columns(), _kinds(connection, view.plain_schema)
-    read = zip(view.schema.names, map(str, _typed(connection, view, asked).types), strict=True)
-    others = {name for name, own in read if _COARSE.sub("TIMESTAMP", kinds.get(name, own)) != own}
-    others |= view.int96_columns if _may_be_int96(view, asked) else frozenset()
-    is_other = any(f"{column}.".startswith(f"{name}.") for column in asked for name in others)
-    return view.universe if is_other else Query(view, predicate, own_filters=False).result.row_ranges
+    return Query(view, predicate, own_filters=False).result.row_ranges
 
 
-def _typed(connection: DuckDBPyConnection, view: View, columns: Iterable[str]) -> DuckDBPyRelation:
-    """A relation in which `columns` have the types that DuckDB has over all files; the first file shows most types."""
-    rows = view.universe if _may_be_int96(view, columns) else RowSelection.empty()
-    return _read_natively(connection, view, rows)
+def _without_rows(types: Mapping[str, str]) -> str:
+    """A table without rows of columns of `types`."""
+    return f"SELECT {', '.join(f'NULL::{kind} AS {quoted(name)}' for name, kind in types.items())} WHERE false"
 
 
-def _may_be_int96(view: View, columns: Iterable[str]) -> bool:
-    return any("[ns" in str(view.column_type(name)) for name in columns)
-
-
-def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelection) -> DuckDBPyRelation:
-    """The row groups that have some of `rows`, all columns, as DuckDB reads them."""
+def _read_natively(
+    connection: DuckDBPyConnection, view: View, types: Mapping[str, str], rows: RowSelection
+) -> DuckDBPyRelation:
+    """The row groups that have some of `rows`, all columns, as DuckDB reads them, in `types`."""
     ranges: dict[str, list[str]] = {}
     whole: list[str] = []
     for path, tasks in itertools.groupby(tasks_of(view, rows), key=lambda task: task.file.path):
@@ -284,24 +282,9 @@ def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelectio
         whole.append(ranges.popitem()[0])
     parts = [_select(connection, view, whole)] if whole else []
     parts += [f"{_select(connection, view, [path])} WHERE {' OR '.join(tests)}" for path, tests in ranges.items()]
-    if not parts:
-        parts = [f"{_select(connection, view, list(view.listing)[:1])} WHERE false"] if view.listing else []
-    read = [connection.sql(" UNION ALL BY NAME ".join(parts))] if parts else []
-    pairs = (pair for given in read for pair in zip(given.columns, given.types, strict=True))
-    held = {name.lower(): str(kind) for name, kind in pairs}
-    nulls = [f"NULL{kind} AS {quoted(name)}" for name, kind in _widened(connection, view.plain_schema, held)]
-    if nulls:
-        parts.append(f"SELECT {', '.join(nulls)} WHERE false")
-    return connection.sql(" UNION ALL BY NAME ".join(parts)).select(*map(quoted, view.schema.names))
-
-
-def _widened(connection: DuckDBPyConnection, schema: pa.Schema, held: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Casts for columns that the files to read do not have, or have in a narrower type than other files."""
-    kinds = _kinds(connection, schema)
-    for name in schema.names:
-        own, kind = held.get(name.lower()), kinds.get(name)
-        if own is None or (kind is not None and own != kind and not _AS_READ.search(f"{own} {kind}")):
-            yield name, "" if kind is None else f"::{kind}"
+    parts.append(_without_rows(types))
+    columns = ", ".join(f"{quoted(name)}::{kind} AS {quoted(name)}" for name, kind in types.items())
+    return connection.sql(" UNION ALL BY NAME ".join(parts)).project(columns)
 
 
 def _select(connection: DuckDBPyConnection, view: View, paths: Iterable[str]) -> str:
