@@ -1,8 +1,8 @@
 """What each LLVM emitter of the kernels wins over the plain loop that it replaces.
 
-The peer is an ``@njit`` loop over NumPy arrays, the way the specification's pseudo-code reads. Both run in the same
-rounds, on one core, and their answers are compared first. An emitter that wins less than 1.3 times has no place: the
-table is the reason why each is still there.
+The peer is an ``@njit`` loop over NumPy arrays, the way the specification's pseudo-code reads; for row checksums it is
+`xxhash`, row by row from Python. Both run in the same rounds, on one core, and their answers are compared first. An
+emitter that wins less than 1.3 times has no place: the table is the reason why each is still there.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import xxhash
 from numba import njit
 
 from bench.harness import Result, interleaved
 from bench.kernels import SALT, U32, U, plain_hash_bytes, plain_insert
+from zonebloom.bloom.kernels.row_checksums import first_bad_row, seal_rows
 from zonebloom.bloom.kernels.sbbf import filter_check, filter_insert
 from zonebloom.bloom.kernels.slices import slice_zones, unslice_zones
 from zonebloom.bloom.kernels.xxh64 import hash_fixed, hash_variable
@@ -34,7 +36,7 @@ def main() -> None:
     result = Result("emitters", "Kernels in LLVM's vectors against plain Numba loops: one core, data in memory.")
     random = np.random.default_rng(0)
     rows = []
-    for name, unit, per, (ours, plain) in (*_hashing(random), *_filters(random), *_slices(random)):
+    for name, unit, per, (ours, plain) in (*_hashing(random), *_filters(random), *_slices(random), *_checksums(random)):
         assert np.array_equal(ours(), plain()), name
         cases = {"ours": _repeated(ours), "plain": _repeated(plain)}
         rounds = result.note_load(interleaved(cases, rounds=9))
@@ -191,6 +193,44 @@ def _slices(random: np.random.Generator) -> list[tuple[str, str, int, Pair]]:
             ),
         ),
     ]
+
+
+# --- row checksums ----------------------------------------------------------------------------------------------------
+
+
+def _checksums(random: np.random.Generator) -> list[tuple[str, str, int, Pair]]:
+    """Rows of 512 bytes (4096 zones), and of 16 KiB (131 072 zones), sealed, then verified."""
+    cases: list[tuple[str, str, int, Pair]] = []
+    for stride, num_rows in ((STRIDE + 8, 8192), (16384 + 8, 1024)):
+        rows = random.integers(0, 256, (num_rows, stride), dtype=np.uint8)
+        seal_rows(rows, 0)
+        chosen = np.arange(num_rows, dtype=np.uint64)
+
+        def sealed(rows: np.ndarray = rows) -> np.ndarray:
+            seal_rows(rows, 0)
+            return rows[:, -8:]
+
+        def sealed_by_xxhash(rows: np.ndarray = rows) -> np.ndarray:
+            digests = [xxhash.xxh3_64_intdigest(row[:-8], number) for number, row in enumerate(rows)]
+            rows[:, -8:] = np.array(digests, np.uint64).view(np.uint8).reshape(-1, 8)
+            return rows[:, -8:]
+
+        def verified(rows: np.ndarray = rows, chosen: np.ndarray = chosen) -> int:
+            return first_bad_row(rows, 0, chosen)
+
+        def verified_by_xxhash(rows: np.ndarray = rows, chosen: np.ndarray = chosen) -> int:
+            stored = rows[:, -8:].copy().view(np.uint64)[:, 0].tolist()
+            for number in chosen.tolist():
+                if xxhash.xxh3_64_intdigest(rows[number, :-8], number) != stored[number]:
+                    return int(number)
+            return len(chosen)
+
+        size = f"{stride - 8} bytes"
+        cases += [
+            (f"seal_rows of {size}, against xxhash", "row", num_rows, (sealed, sealed_by_xxhash)),
+            (f"first_bad_row of {size}, against xxhash", "row", num_rows, (verified, verified_by_xxhash)),
+        ]
+    return cases
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from zonebloom.bloom import split_block
-from zonebloom.bloom.kernels import locator, pairs, sbbf, slices, xxh64, zones
+from zonebloom.bloom.kernels import locator, pairs, row_checksums, sbbf, slices, xxh64, zones
 from zonebloom.bloom.kernels.pairs import PartitionedRuns
 from zonebloom.bloom.locator_pages import MAX_ZONES
 from zonebloom.errors import InvalidArgumentError
@@ -62,6 +62,8 @@ CALLS = [
         **{"hashes": HASHES, "begins": longs(3), "ends": longs(3) + np.uint64(2), **READ},
         **dict.fromkeys(("keys", "zones"), longs(4)),
     ),
+    of(row_checksums.seal_rows, "rows", "rows", rows=octets(4, 256), first_row=0),
+    of(row_checksums.first_bad_row, "chosen", rows=octets(4, 256), first_row=0, chosen=TWO + np.uint64(3)),
 ]
 
 
@@ -117,6 +119,8 @@ def runs(*starts):
         (lambda: pairs.merge_runs([ROOM[::2]], ROOM), "runs must be a C-contiguous NumPy array of uint64"),
         (lambda: locator.encode_pages(FIVE, 3, PAGES, longs(2) + np.uint64(3)), "pages begun must be from 0 to 2"),
         (lambda: locator.encode_pages(FIVE, 3, octets(2, 4000), longs(2)), "4096 bytes each, got 4000"),
+        (lambda: row_checksums.seal_rows(octets(4, 128), 0), "at least 256"),
+        (lambda: row_checksums.seal_rows(octets(4, 257), 0), "multiple of 8"),
     ],
 )
 def test_numbers_and_shapes_that_contradict_each_other_are_refused(call, message):

@@ -9,7 +9,7 @@ import zonebloom as zb
 from tests.child import run_python
 from tests.depth import some
 from zonebloom.bloom import kernels_in_numpy as plain
-from zonebloom.bloom.kernels import sbbf, slices, xxh64
+from zonebloom.bloom.kernels import row_checksums, sbbf, slices, xxh64
 from zonebloom.index.doors import build_index
 
 NUM_ZONES, NUM_BLOCKS = 40, 6
@@ -71,6 +71,15 @@ def test_probes_of_bit_rows(rows, hashes, filters):
     assert answers[0] == answers[1]
     assert any(answers[0][0])
     assert any(answers[0][1])
+
+
+def test_damaged_rows(random):
+    rows = random.integers(0, 256, (9, 256), np.uint8)
+    row_checksums.seal_rows(rows, 1000)
+    chosen = np.array([1, 4, 7], np.uint64)
+    assert plain.first_bad_row(rows, 1000, chosen) == 3
+    rows[4, 10] ^= 1
+    assert plain.first_bad_row(rows, 1000, chosen) == row_checksums.first_bad_row(rows, 1000, chosen) == 1
 
 
 SEARCHES = """

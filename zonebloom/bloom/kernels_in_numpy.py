@@ -6,7 +6,7 @@ Each function has the name and arguments of its kernel. It does not check them.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import xxhash
@@ -15,6 +15,8 @@ from zonebloom.bloom.split_block import ROWS_PER_BLOCK, block_indexes, masks, ro
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_CHECKSUM_BYTES: Final = 8
 
 
 def hash_fixed(data: NDArray[np.uint8], width: int) -> NDArray[np.uint64]:
@@ -61,3 +63,14 @@ def unslice_zones(rows: NDArray[np.uint8], out: NDArray[np.uint32], first_zone: 
     bits = np.unpackbits(columns, axis=1, count=len(out), bitorder="little")
     packed = np.packbits(np.ascontiguousarray(bits.T), axis=1, bitorder="little")
     out[:] = packed.view("<u4").reshape(out.shape)
+
+
+def first_bad_row(rows: NDArray[np.uint8], first_row: int, chosen: NDArray[np.uint64]) -> int:
+    """As `row_checksums.first_bad_row`."""
+    stride, digest = rows.shape[1], xxhash.xxh3_64_intdigest
+    view, num_hashed = rows.data.cast("B"), stride - _CHECKSUM_BYTES
+    checksums = rows.view("<u8")[chosen, -1].tolist()
+    for place, (row, checksum) in enumerate(zip(chosen.tolist(), checksums, strict=True)):
+        if digest(view[row * stride : row * stride + num_hashed], first_row + row) != checksum:
+            return place
+    return len(chosen)

@@ -12,6 +12,7 @@ module             what lives there
 ``sbbf``           filters: filter_insert, filter_check, many zones, distinct hashes
 ``zones``          hash and insert a column into the filters of its zones
 ``slices``         zones as bit rows: slicing, its inverse, probing; ``transposes`` turns 64 x 64 bits
+``row_checksums``  XXH3-64 of many bit rows
 ``pairs``          pairs of a key and a zone: packing, sorting, merging
 ``locator``        pages of such pairs: encoding, decoding, searching
 =================  =====================================================================================
