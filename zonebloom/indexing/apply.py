@@ -24,7 +24,7 @@ from zonebloom.bloom import hashing
 from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.indexing.fill import BuildPlan, Inspected, Runner, Threads, as_declared, check_any, default_workers
 from zonebloom.indexing.optimize import MOST_LOCATORS, optimize_column
-from zonebloom.indexing.plan import UNKNOWN_TYPE, Plan, options_of
+from zonebloom.indexing.plan import UNKNOWN_TYPE, Plan
 from zonebloom.indexing.progress import reporting
 from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import Fragment
@@ -225,8 +225,7 @@ class Steps:
         built: dict[str, ColumnEntry],
     ) -> None:
         types = {entry.name: entry.column_type for entry in entries}
-        options = options_of(entries[0])
-        plan = BuildPlan(self.plan.dataset, self.store, types, options, self.workers, on_rows)
+        plan = BuildPlan(self.plan.dataset, self.store, types, entries[0].options, self.workers, on_rows)
         result = self.runner.build(plan, fragments)
         for name in types:
             before = built[name]
@@ -273,9 +272,8 @@ def _passes(columns: Sequence[ColumnEntry], step: Sequence[Item]) -> Iterable[tu
                 wanted[len(names) == len(columns)].append(fragment)
         for fragments in wanted.values():
             ids = tuple(fragment.fragment_id for fragment in fragments)
-            key = (entry.rows_per_zone, entry.fpp, entry.sizing, entry.kind, ids)
-            together[key][0].append(entry)
-            together[key][1][:] = fragments
+            together[entry.options, ids][0].append(entry)
+            together[entry.options, ids][1][:] = fragments
     return together.values()
 
 

@@ -31,7 +31,7 @@ from zonebloom.ground.errors import (
 from zonebloom.indexing.apply import apply, inspected, runner_for
 from zonebloom.indexing.fill import Runner
 from zonebloom.indexing.optimize import finish
-from zonebloom.indexing.plan import Scope, options_of, plan_build, plan_refresh
+from zonebloom.indexing.plan import Scope, plan_build, plan_refresh
 from zonebloom.indexing.verify import check_imported
 from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import Fragment
@@ -64,7 +64,7 @@ def build(
         work = replace(work, runner=_adopting(runner_for(dataset, work), adopt, dataset, options.kind))
     base = _current(store)
     if not overwrite and _is_resumed(base, names, options):
-        wanted = {entry.name: options_of(entry) for entry in base.manifest.columns}
+        wanted = {entry.name: entry.options for entry in base.manifest.columns}
         plan = plan_refresh(base, dataset, "incremental", Scope(), wanted, is_resumed=True)
     else:
         plan = plan_build(base, dataset, names, options)
@@ -116,7 +116,7 @@ def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> 
             raise IndexExistsError(
                 f"column {entry.name} is already indexed at {base.store.location}", do=Words.REFRESH_OR_OVERWRITE
             )
-        before = options_of(entry)
+        before = entry.options
         if before != options or len(begun) < len(names):
             text = f"{before.rows_per_zone} rows a zone, fpp {before.fpp}, sizing {before.sizing}"
             message = f"a build of {entry.name} that was begun must be ended with the same columns and parameters"

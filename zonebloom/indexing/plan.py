@@ -18,7 +18,6 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.sizing import SIZINGS, Sizing
 from zonebloom.formats import DatasetSnapshot, column_id
 from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
 from zonebloom.formats.index_location import is_under
@@ -237,16 +236,6 @@ def plan_refresh(
         is_whole=scope.is_whole,
         is_resumed=is_resumed,
     )
-
-
-def options_of(entry: ColumnEntry) -> IndexOptions:
-    """The options with which the column was built."""
-    return IndexOptions(entry.rows_per_zone, entry.fpp, sizing_of(entry), entry.kind)
-
-
-def sizing_of(entry: ColumnEntry) -> Sizing:
-    """The sizing of the column's filters in a build."""
-    return entry.sizing if entry.sizing in SIZINGS else "power_of_two"
 
 
 def _gaps(columns: Iterable[ColumnEntry], kept: FragmentTable) -> dict[int, frozenset[str]]:

@@ -17,7 +17,7 @@ from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.ground.reasons import counted, gone_zones
 from zonebloom.ground.rendering import Result
 from zonebloom.indexing.apply import apply
-from zonebloom.indexing.plan import Mode, Scope, options_of, plan_refresh
+from zonebloom.indexing.plan import Mode, Scope, plan_refresh
 from zonebloom.storage.options import BuildOptions
 from zonebloom.storage.snapshot import Snapshot
 
@@ -86,7 +86,7 @@ def refresh(
     if wanted and (mode != "full" or not scope.is_whole):
         raise InvalidArgumentError("new parameters must come with a full refresh of all files", got=f"mode {mode!r}")
     columns = snapshot.manifest.columns
-    options = {entry.name: replace(options_of(entry), **(wanted or {})) for entry in columns}
+    options = {entry.name: replace(entry.options, **(wanted or {})) for entry in columns}
     plan = plan_refresh(snapshot, dataset, mode, scope, options, check=check)
     if not (scope.is_whole or plan.new or len(plan.dropped) or len(plan.kept)):
         if scope.partitions is not None:

@@ -19,15 +19,8 @@ from itertools import pairwise
 from zonebloom.ground.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError, Words
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import Result, Results
-from zonebloom.storage.manifest import (
-    Manifest,
-    check_kept,
-    commit,
-    list_versions,
-    named_paths,
-    read_version,
-    version_path,
-)
+from zonebloom.storage.manifest import Manifest, commit, list_versions, named_paths, read_version, version_path
+from zonebloom.storage.snapshot import check_kept, sizes_of
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.store import Store
 
@@ -103,7 +96,7 @@ def restore(store: Store, version: int) -> Manifest:
         return wanted
     needed = [entry.path for entry in wanted.fragment_lists]
     needed += [path for entry in wanted.columns for path in entry.files]
-    missing = next((path for path in needed if not _exists(store, path)), None)
+    missing = next(iter(sorted({*needed} - sizes_of(store, needed).keys())), None)
     if missing:
         raise CorruptIndexError(f"all files of version {version} must exist to restore it", got=f"none at {missing}")
     ids = [wanted.next_fragment_id, *(manifest.next_fragment_id for manifest in _readable(store, kept))]
@@ -120,14 +113,6 @@ def _readable(store: Store, numbers: Iterable[int]) -> list[Manifest]:
         except CorruptIndexError:
             continue
     return readable
-
-
-def _exists(store: Store, path: str) -> bool:
-    try:
-        store.size(path)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 # --- vacuum -----------------------------------------------------------------------------------------------------------

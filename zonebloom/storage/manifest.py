@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,12 +21,7 @@ import pyarrow as pa
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
 from zonebloom.bloom.sizing import SIZINGS
 from zonebloom.formats import Declared, column_id
-from zonebloom.ground.errors import (
-    ConcurrentCommitError,
-    CorruptIndexError,
-    InvalidArgumentError,
-    UnsupportedFormatError,
-)
+from zonebloom.ground.errors import ConcurrentCommitError, CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import read_schema, reading
 from zonebloom.storage.fragments import FragmentListEntry
 from zonebloom.storage.json_fields import (
@@ -43,13 +37,11 @@ from zonebloom.storage.json_fields import (
     record,
     text,
 )
-from zonebloom.storage.options import KINDS, Kind
+from zonebloom.storage.options import KINDS, IndexOptions, Kind
 from zonebloom.storage.segment import Runs, SegmentEntry, Span, checksum, count_zones
 from zonebloom.stores.store import Store
 
 FORMAT_VERSION = 2
-_SHOWN = 8
-"""Numbers of versions in a message."""
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
 
 
@@ -77,6 +69,12 @@ class ColumnEntry:
     """Ids of fragments without zones, because their values do not convert to the type."""
     is_unfinished: bool = False
     """Whether the build of the column has not ended; the same build call resumes it."""
+
+    @property
+    def options(self) -> IndexOptions:
+        """The options of further builds; filters that were imported have no rule for their sizes."""
+        sizing = self.sizing if self.sizing in SIZINGS else "power_of_two"
+        return IndexOptions(self.rows_per_zone, self.fpp, sizing, self.kind)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -171,19 +169,6 @@ def list_versions(store: Store) -> list[int]:
     matches = (_VERSION_NAME.fullmatch(name) for name in store.list("versions"))
     numbers = (int(match[1]) for match in matches if match)
     return sorted(number for number in numbers if number < 2**63)
-
-
-def check_kept(version: Any, kept: Sequence[int]) -> None:
-    """Check that `version` is one of the numbers `kept`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is not, or is no integer.
-    """
-    if type(version) is not int or version not in kept:
-        shown = ", ".join(map(str, kept if len(kept) <= _SHOWN else [*kept[:3], "…", *kept[-4:]]))
-        raise InvalidArgumentError(f"no version {version!r:.80} is kept", do=f"versions: {shown}")
 
 
 def _encode_schema(schema: pa.Schema) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from zonebloom.ground.errors import (
     ColumnNotFoundError,
     CorruptIndexError,
     IndexNotFoundError,
+    InvalidArgumentError,
     UnsupportedFormatError,
     Words,
     ZoneBloomError,
@@ -32,7 +33,7 @@ from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.ground.threads import concurrently
 from zonebloom.storage.column_reader import SEGMENTS_AT_ONCE, ColumnReader, OpenedSegment
 from zonebloom.storage.fragments import FragmentListEntry, FragmentTable, is_in_runs, read_fragments
-from zonebloom.storage.manifest import ColumnEntry, Manifest, check_kept, list_versions, read_version
+from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions, read_version
 from zonebloom.storage.segment import Runs, SegmentEntry
 from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.zone_segment import ZoneSegment
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
 
 _READ_WHOLE = "rows that it describes are read whole"
 _ASKED_ALONE = 4
-"""Up to this many segments, sizes are requested one by one; more segments are listed."""
+"""Up to this many files, sizes are requested one by one; more files are listed."""
+_SHOWN = 8
+"""Numbers of versions in a message."""
 _KEYS_PER_PAGE = 1000
 """Of a listing of most object stores."""
 _FEW_HASHES, _MOST_LIKELY_BYTES = 16, 2 << 20
@@ -189,23 +192,13 @@ class Snapshot:
     def unsound_segments(self, *, check: bool) -> frozenset[str]:
         """Paths of segments that are missing, of a wrong length, or known to be damaged; `check` reads all bytes."""
         segments = [segment for entry in self.manifest.columns for segment in entry.segments]
-        sizes = self._sizes([segment.path for segment in segments])
+        sizes = sizes_of(self.store, [segment.path for segment in segments])
         unsound = {segment.path for segment in segments if sizes.get(segment.path) != segment.num_bytes}
         for entry in self.manifest.columns if check else ():
             reader = self.reader(entry.name, entry.segments)
             reader.verify()
             unsound |= reader.damaged_segments
         return self.damaged_segments | unsound
-
-    def _sizes(self, paths: Sequence[str]) -> dict[str, int]:
-        """Sizes of the existing files among `paths`; many are listed, because one request lists a thousand."""
-        if len(paths) > _ASKED_ALONE:
-            return {path: file.size for path, file in self.store.files("columns").items()}
-        sizes = {}
-        for path in paths:
-            with suppress(FileNotFoundError):
-                sizes[path] = self.store.size(path)
-        return sizes
 
     def warn_of_damage(self) -> None:
         """Warn of all damage found so far, once for each message; called after filters were probed."""
@@ -282,6 +275,32 @@ def _unopened(entry: SegmentEntry, column: str, error: Exception) -> OpenedSegme
     is_new = isinstance(error, UnsupportedFormatError)
     code = ReasonCode.FORMAT_TOO_NEW if is_new else ReasonCode.SEGMENT_CORRUPT
     return OpenedSegment(entry, None, (Reason(code, str(error), column=column),))
+
+
+def sizes_of(store: Store, paths: Sequence[str]) -> dict[str, int]:
+    """Sizes of the existing files among `paths`, and of others; many are listed: one request lists a thousand."""
+    sizes: dict[str, int] = {}
+    if len(paths) > _ASKED_ALONE:
+        for folder in {path.partition("/")[0] for path in paths}:
+            sizes |= {path: file.size for path, file in store.files(folder).items()}
+        return sizes
+    for path in paths:
+        with suppress(FileNotFoundError):
+            sizes[path] = store.size(path)
+    return sizes
+
+
+def check_kept(version: Any, kept: Sequence[int]) -> None:
+    """Check that `version` is one of the numbers `kept`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is not, or is no integer.
+    """
+    if type(version) is not int or version not in kept:
+        shown = ", ".join(map(str, kept if len(kept) <= _SHOWN else [*kept[:3], "…", *kept[-4:]]))
+        raise InvalidArgumentError(f"no version {version!r:.80} is kept", do=f"versions: {shown}")
 
 
 def load_snapshot(store: Store, version: int | None, versions: Sequence[int] = ()) -> Snapshot:

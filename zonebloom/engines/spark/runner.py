@@ -34,7 +34,6 @@ from zonebloom.indexing.fill import (
     units_of,
 )
 from zonebloom.indexing.optimize import Optimization, optimize
-from zonebloom.indexing.plan import sizing_of
 from zonebloom.storage.commit import newest
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry
@@ -165,7 +164,7 @@ def estimated_bytes(column: ColumnEntry, fragments: Sequence[Fragment]) -> int:
     rows = [fragment.num_rows for fragment in fragments]
     estimate = 0
     if has_bloom(column.kind):
-        sizing = sizing_of(column)
+        sizing = column.options.sizing
         zone = num_blocks_for(column.rows_per_zone, column.fpp, "exact" if sizing == "adaptive" else sizing) * 32
         estimate += sum(-(-num_rows // column.rows_per_zone) for num_rows in rows) * zone
     if has_locator(column.kind):
