@@ -31,7 +31,7 @@ def of(function, free="", written="", **arguments):
     return pytest.param(function, arguments, free.split(), written.split(), id=function.__name__)
 
 
-TWO, NUMBERS = longs(2), words(2) + np.uint32(4)
+TWO, ENDS = longs(2), np.array([0, 32, 128])
 NULLS = {"validity": octets(2), "validity_offset": 0}
 ROWS = {"filters": words(2, 4, 8), "valid_counts": TWO, "num_rows": 16, "rows_per_zone": 8, "first_fill": 0, **NULLS}
 PAGES, BLOCKS, HASHES = octets(2, 4096), words(4, 8), longs(3)
@@ -41,7 +41,8 @@ CALLS = [
     of(xxh64.hash_variable, "offsets", data=octets(8), offsets=np.array([0, 8], np.int32)),
     of(sbbf.filter_insert, "blocks hashes", "blocks", blocks=BLOCKS, hashes=HASHES),
     of(sbbf.filter_check, "blocks hashes", blocks=BLOCKS, hashes=HASHES),
-    of(sbbf.check_zones, "hashes", data=octets(128), starts=TWO, num_blocks=NUMBERS, hashes=HASHES),
+    of(sbbf.check_zones, "offsets hashes", data=octets(128), offsets=ENDS, hashes=HASHES),
+    of(sbbf.check_hashes, "offsets hashes", data=octets(128), offsets=ENDS, hashes=HASHES, live=TWO > 0),
     of(sbbf.count_distinct, "hashes", hashes=HASHES),
     of(zones.insert_fixed_into_zones, "", "filters valid_counts", data=octets(128), width=8, **ROWS),
     of(zones.insert_variable_into_zones, "", "filters valid_counts", data=octets(16), offsets=np.arange(17), **ROWS),

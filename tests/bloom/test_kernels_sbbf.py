@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import xxhash
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import reference
-from zonebloom.bloom import split_block
+from zonebloom.bloom import kernels_in_numpy, split_block
 from zonebloom.bloom.kernels import sbbf, zones
 from zonebloom.errors import InvalidArgumentError
 
@@ -103,31 +105,34 @@ def test_no_rows_change_nothing():
 
 
 @pytest.mark.parametrize("num_hashes", [0, 1, 2, 50])
-def test_check_zones_equals_the_reference(num_hashes):
+def test_checks_of_zones_and_of_hashes_equal_the_reference(num_hashes):
     sizes = [1, 5, 2, 30, 30]
     hashes = [random_hashes(4 * size) for size in sizes]
     filters = [reference.filter_of(inserted.tolist(), size) for inserted, size in zip(hashes, sizes, strict=True)]
     data = np.concatenate([np.array(filter_, np.uint32).view(np.uint8).reshape(-1) for filter_ in filters])
-    starts = np.cumsum([0, *[32 * size for size in sizes[:-1]]]).astype(np.uint64)
+    offsets = np.cumsum([0, *[32 * size for size in sizes]])
     for own in hashes:
         probes = np.concatenate([random_hashes(num_hashes), own[:1][:num_hashes]])
-        expected = [any(reference.filter_check(filter_, probe) for probe in probes.tolist()) for filter_ in filters]
-        assert sbbf.check_zones(data, starts, np.array(sizes, np.uint32), probes).tolist() == expected
+        expected = [[reference.filter_check(filter_, probe) for probe in probes.tolist()] for filter_ in filters]
+        assert sbbf.check_zones(data, offsets, probes).tolist() == [any(of_zone) for of_zone in expected]
+        for live in (None, np.array([True] * 5), np.array([False, True, False, True, False]), np.zeros(5, np.bool_)):
+            chosen = expected if live is None else itertools.compress(expected, live)
+            any_of = np.logical_or.reduce([np.zeros(len(probes), np.bool_), *chosen]).tolist()
+            for check in (sbbf.check_hashes, kernels_in_numpy.check_hashes):
+                assert check(data, offsets, probes, live).tolist() == any_of
 
 
 def test_no_zones():
-    nothing = np.empty(0, np.uint64)
-    assert sbbf.check_zones(np.empty(0, np.uint8), nothing, np.empty(0, np.uint32), random_hashes(3)).tolist() == []
+    for check, answers in ((sbbf.check_zones, []), (sbbf.check_hashes, [False] * 3)):
+        assert check(np.empty(0, np.uint8), np.zeros(1, np.int64), random_hashes(3)).tolist() == answers
     assert split_block.measured_fpp(np.zeros((0, 4, 8), np.uint32)).tolist() == []
 
 
-@pytest.mark.parametrize(
-    ("start", "size"), [(0, 5), (32, 4), ((1 << 64) - 32, 1), ((1 << 64) - 1, 4), (0, 0), (129, 1)]
-)
-def test_check_zones_reads_nothing_outside_the_data(start, size):
-    data = np.zeros(128, np.uint8)
-    with pytest.raises(InvalidArgumentError, match="inside data"):
-        sbbf.check_zones(data, np.array([start], np.uint64), np.array([size], np.uint32), random_hashes(1))
+@pytest.mark.parametrize("offsets", [[0, 160], [-32, 32], [160, 160], [64, 32], []])
+@pytest.mark.parametrize("check", [sbbf.check_zones, sbbf.check_hashes])
+def test_no_check_reads_outside_the_data(check, offsets):
+    with pytest.raises(InvalidArgumentError, match=r"offsets must rise|num_rows"):
+        check(np.zeros(128, np.uint8), np.array(offsets, np.int64), random_hashes(1))
 
 
 # --- whole filters ----------------------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CHECKSUM_BYTES: Final = 8
+_PAIRS_AT_ONCE: Final = 1 << 14
+"""Pairs of a filter and a hash whose blocks are copied, 32 bytes each: they stay in a core's cache."""
 
 
 def hash_fixed(data: NDArray[np.uint8], width: int) -> NDArray[np.uint64]:
@@ -36,6 +38,21 @@ def filter_check(blocks: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDAr
     """As `sbbf.filter_check`."""
     wanted = masks(hashes)
     answers: NDArray[np.bool_] = ((blocks[block_indexes(hashes, len(blocks))] & wanted) == wanted).all(axis=1)
+    return answers
+
+
+def check_hashes(
+    data: NDArray[np.uint8], offsets: NDArray[np.int64], hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None
+) -> NDArray[np.bool_]:
+    """As `sbbf.check_hashes`."""
+    blocks, wanted, answers = data.view("<u4").reshape(-1, 8), masks(hashes), np.zeros(len(hashes), np.bool_)
+    chosen, places = slice(None) if live is None else live, offsets.astype(np.uint64) // 32
+    firsts, sizes = places[:-1][chosen], np.diff(places)[chosen]
+    step = 1 + _PAIRS_AT_ONCE // (1 + len(hashes))
+    for zone in range(0, len(firsts), step):
+        zones = slice(zone, zone + step)
+        asked = blocks[firsts[zones, None] + block_indexes(hashes, sizes[zones, None])]
+        answers |= ((asked & wanted) == wanted).all(axis=2).any(axis=0)
     return answers
 
 

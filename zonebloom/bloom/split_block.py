@@ -34,7 +34,7 @@ def block_index(value: int, num_blocks: int) -> int:
     return ((value >> 32) * num_blocks) >> 32
 
 
-def block_indexes(hashes: NDArray[np.uint64], num_blocks: int | NDArray[np.uint64]) -> NDArray[np.uint64]:
+def block_indexes(hashes: NDArray[np.uint64] | np.uint64, num_blocks: int | NDArray[np.integer]) -> NDArray[np.uint64]:
     """The block of each hash in a filter of `num_blocks`, or in each of several filters.
 
     Spec: specs/sbbf.md#block_index

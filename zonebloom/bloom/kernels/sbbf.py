@@ -20,14 +20,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zonebloom.bloom.kernels import U, kernel
+from zonebloom.bloom.kernels import U, kernel, subroutine
 from zonebloom.bloom.kernels.blocks import block_check, block_index, filter_insert_batch
-from zonebloom.bloom.kernels.checks import check_array, check_filters
-from zonebloom.bloom.kernels.vector import load_u32, load_u64, store_u8, store_u64
-from zonebloom.ground.errors import InvalidArgumentError
+from zonebloom.bloom.kernels.checks import check_array, check_filters, check_offsets, check_room
+from zonebloom.bloom.kernels.vector import load_u8, load_u64, store_u8, store_u64
 
-_0, _1, _32 = U(0), U(1), U(32)
+_0, _1, _5, _32 = U(0), U(1), U(5), U(32)
 _GOLDEN = U(0x9E3779B97F4A7C15)
+
+
+@subroutine
+def _place(offsets: Any, filter_: Any) -> Any:
+    start = load_u64(offsets, filter_)
+    return start, (load_u64(offsets, filter_ + _1) - start) >> _5
 
 
 @kernel
@@ -43,14 +48,24 @@ def _filter_check(blocks: Any, num_blocks: Any, hashes: Any, count: Any, answers
 
 
 @kernel
-def _check_zones(
-    data: Any, starts: Any, nums_blocks: Any, num_filters: Any, hashes: Any, count: Any, answers: Any
-) -> None:
+def _check_hashes(data: Any, offsets: Any, num_filters: Any, hashes: Any, count: Any, live: Any, answers: Any) -> None:
     for filter_ in range(num_filters):
-        blocks, num_blocks = data + load_u64(starts, filter_), load_u32(nums_blocks, filter_)
+        if live == _0 or load_u8(live, filter_) != _0:
+            start, num_blocks = _place(offsets, filter_)
+            for index in range(count):
+                if load_u8(answers, index) == _0:
+                    hash_ = load_u64(hashes, index)
+                    block = data + start + block_index(hash_, num_blocks) * _32
+                    store_u8(answers, index, U(block_check(block, hash_)))
+
+
+@kernel
+def _check_zones(data: Any, offsets: Any, num_filters: Any, hashes: Any, count: Any, answers: Any) -> None:
+    for filter_ in range(num_filters):
+        start, num_blocks = _place(offsets, filter_)
         for index in range(count):
             hash_ = load_u64(hashes, index)
-            if block_check(blocks + block_index(hash_, num_blocks) * _32, hash_):
+            if block_check(data + start + block_index(hash_, num_blocks) * _32, hash_):
                 store_u8(answers, filter_, _1)
                 break
 
@@ -120,41 +135,63 @@ def filter_check(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64])
 
 
 def check_zones(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.uint64],
-    num_blocks: npt.NDArray[np.uint32],
-    hashes: npt.NDArray[np.uint64],
+    data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], hashes: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.bool_]:
     """For each filter: true if any of `hashes` may be in it, false if certainly none is.
 
-    Filter i has `num_blocks[i]` blocks from byte `starts[i]` of `data`. Hashes sorted by value visit the blocks of a
-    filter in order, which is kinder to memory.
+    Hashes sorted by value visit the blocks of a filter in order, which is kinder to memory.
+
+    Parameters
+    ----------
+    data : ndarray of uint8
+        The blocks of filter i are ``data[offsets[i]:offsets[i + 1]]``.
+    offsets : ndarray of int64
+        One more than filters, each at least 32 above the one before; the first and the last are checked.
+    hashes : ndarray of uint64
 
     Raises
     ------
     InvalidArgumentError
-        If a dtype or shape does not fit, a filter has no blocks, or one reaches outside `data`.
+        If a dtype, a shape or a bound does not fit.
 
     Notes
     -----
     Spec: specs/sbbf.md#check_zones
     """
-    check_array("data", data, np.uint8)
-    check_array("starts", starts, np.uint64)
-    check_array("num_blocks", num_blocks, np.uint32)
-    check_array("hashes", hashes, np.uint64)
-    if len(starts) != len(num_blocks):
-        raise InvalidArgumentError(f"num_blocks must have {len(starts)} items, one a filter", got=len(num_blocks))
-    answers = np.zeros(len(starts), np.bool_)
-    # Two comparisons instead of a sum: a sum of a hostile start and a size could wrap around.
-    num_bytes = num_blocks.astype(np.uint64) * U(32)
-    if not num_blocks.all() or (num_bytes > len(data)).any() or (starts > U(len(data)) - num_bytes).any():
-        raise InvalidArgumentError(
-            "every filter must have blocks and lie inside data", got=f"{len(data)} bytes of data"
-        )
-    if len(starts) and len(hashes):
-        _check_zones(data, starts, num_blocks, len(starts), hashes, len(hashes), answers)
+    num_filters = _num_filters(data, offsets, hashes)
+    answers = np.zeros(num_filters, np.bool_)
+    _check_zones(data, offsets, num_filters, hashes, len(hashes), answers)
     return answers
+
+
+def check_hashes(
+    data: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int64],
+    hashes: npt.NDArray[np.uint64],
+    live: npt.NDArray[np.bool_] | None = None,
+) -> npt.NDArray[np.bool_]:
+    """`check_zones` the other way round. For each hash: true if it may be in any filter, false if certainly in none.
+
+    Parameters
+    ----------
+    live : ndarray of bool, optional
+        For each filter, whether it counts; all if None.
+    """
+    num_filters = _num_filters(data, offsets, hashes)
+    if live is not None:
+        check_array("live", live, np.bool_)
+        check_room("live", live, num_filters)
+    answers = np.zeros(len(hashes), np.bool_)
+    _check_hashes(data, offsets, num_filters, hashes, len(hashes), live, answers)
+    return answers
+
+
+def _num_filters(data: Any, offsets: Any, hashes: Any) -> int:
+    check_array("data", data, np.uint8)
+    check_array("offsets", offsets, np.int64)
+    check_array("hashes", hashes, np.uint64)
+    check_offsets(data, offsets, len(offsets) - 1)
+    return len(offsets) - 1
 
 
 def count_distinct(hashes: npt.NDArray[np.uint64]) -> int:

@@ -131,8 +131,7 @@ class ZoneTable(BlockFilters):
     @property
     def num_blocks(self) -> NDArray[np.int64]:
         """Blocks of each zone's filter, shape `(len(self),)`."""
-        parts = [chunk.num_blocks for chunk in self._chunks]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        return np.concatenate([np.zeros(0, np.int64), *(chunk.num_blocks for chunk in self._chunks)])
 
     def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
         """Copy blocks `first_block` and on of the filters of consecutive zones, which have one size, to `out`."""
@@ -170,10 +169,8 @@ class ZoneTable(BlockFilters):
         """
         may_match = np.zeros(len(hashes), np.bool_)
         pending = np.arange(len(hashes))
-        for zone in range(len(self)) if live is None else np.flatnonzero(live).tolist():
-            if not len(pending):
-                break
-            is_hit = self.check_zone(zone, hashes[pending])
+        for first, chunk in zip(self._firsts, self._chunks, strict=False):  # which ends with the number of zones
+            is_hit = chunk.contained(hashes[pending], None if live is None else live[first : first + len(chunk)])
             may_match[pending[is_hit]] = True
             pending = pending[~is_hit]
         return may_match
