@@ -136,7 +136,7 @@ def collected(values: Any) -> pa.Array | list[Any]:
             ) from error
         array = None  # an array of another library that Arrow cannot hold, such as integers of 128 bits
     if array is None:
-        return _listed(values)
+        return listed(values)
     if pa.types.is_nested(array.type):
         raise PredicateError("values must be one column of single values", got=f"values of type {array.type}")
     return array
@@ -182,15 +182,15 @@ def _decoded(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array
 
 
-def _listed(values: Any) -> list[Any]:
+def listed(values: Any) -> list[Any]:
     """The results of `literal` for objects; NaN of pandas is missing."""
-    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    kinds = set(map(type, listed))
+    objects = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    kinds = set(map(type, objects))
     if not kinds <= _PLAIN:
-        listed = list(map(literal, listed))
+        objects = list(map(literal, objects))
     if float in kinds and _is_of_pandas(values):
-        listed = [None if isinstance(value, float) and value != value else value for value in listed]  # noqa: PLR0124 - NaN
-    return listed
+        objects = [None if isinstance(value, float) and value != value else value for value in objects]  # noqa: PLR0124 - NaN
+    return objects
 
 
 def from_numpy_array(values: NDArray[Any]) -> pa.Array:

@@ -51,7 +51,8 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
         is_in_range = -(2**63) <= values[0] < 2**63  # a shorter way for the commonest literal
         return Fit(from_values(values if is_in_range else [], column_type), None, int(not is_in_range))
     try:
-        listed = collected(values) if is_collection(values) else [literal(values)]
+        is_list = type(values) is list  # `groups` takes one as it is
+        listed = values if is_list else collected(values) if is_collection(values) else [literal(values)]
         nothing = [] if is_supported(column_type) else [_fit([], column_type)]  # refused, though all may be null
         parts = [*nothing, *(_fit(group, column_type) for _, group in groups(listed))]
     except (MisfitError, PredicateError) as error:

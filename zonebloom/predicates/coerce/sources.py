@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from zonebloom.ground.arrow import from_values
 from zonebloom.predicates.coerce.reasons import MisfitError
-from zonebloom.predicates.literals import from_numpy_array, is_null_literal
+from zonebloom.predicates.literals import from_numpy_array, is_null_literal, listed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +27,7 @@ Source: TypeAlias = pa.Array | list[Number]
 
 
 def groups(values: pa.Array | list[Any]) -> Iterator[tuple[NDArray[np.int64], pa.Array | list[Any]]]:
-    """What `collected` gives in groups of one kind, each with the slots of its values; null objects are left out.
+    """A list or an Arrow array in groups of one kind, each with the slots of its values; null objects are left out.
 
     pyarrow's type inference would cut a mixture: a list of a day and a time becomes days.
     """
@@ -39,6 +39,7 @@ def groups(values: pa.Array | list[Any]) -> Iterator[tuple[NDArray[np.int64], pa
         yield np.arange(len(values)), values
         return
     slots: dict[Any, list[int]] = {}
+    values = listed(values)
     for slot, value in enumerate(values):
         kind = type(value)
         if kind in _PLAIN or not is_null_literal(value):
