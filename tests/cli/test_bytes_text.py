@@ -65,28 +65,22 @@ def test_a_scan_prints_bytes_in_json(root, run):
 
 
 @pytest.mark.parametrize("column", ["blob", "fixed"])
-def test_what_a_scan_prints_exists_finds(root, run, tmp_path, column):
+def test_what_a_scan_prints_exists_finds(root, run, asked, column):
     rows = csv.DictReader(run("scan", root, "-w", "id >= 0").out.splitlines())
     lines = [row[column] for row in rows if row[column]]
     absent = "no" if column == "fixed" else "nothing \\x00"
-    (tmp_path / "values.txt").write_text("\n".join([*lines, absent]))
-    output = run("exists", root, "-c", column, "--values", tmp_path / "values.txt").out
+    output = asked("exists", root, column, "\n".join([*lines, absent])).out
     assert output.splitlines() == [f"{line}\ttrue" for line in lines] + [f"{absent}\tfalse"]
 
 
-def test_a_line_that_spells_no_bytes_is_refused(root, run, tmp_path):
-    (tmp_path / "values.txt").write_text("a\\b")
-    told = run("exists", root, "-c", "blob", "--values", tmp_path / "values.txt").err
-    assert "is not bytes as text" in told
+def test_a_line_that_spells_no_bytes_is_refused(root, asked):
+    assert "is not bytes as text" in asked("exists", root, "blob", "a\\b").err
 
 
-def test_bytes_of_a_fixed_width_are_written_as_they_are_or_in_hex(root, run, tmp_path):
-    values = tmp_path / "values.txt"
-    values.write_text("ab\n6162\n'  '\n")
-    lines = run("exists", root, "-c", "fixed", "--values", values).out.splitlines()
+def test_bytes_of_a_fixed_width_are_written_as_they_are_or_in_hex(root, asked):
+    lines = asked("exists", root, "fixed", "ab\n6162\n'  '\n").out.splitlines()
     assert lines == [f"ab\t{lines[0].split()[1]}", lines[0], "  \tfalse"]
-    values.write_text("ab\nlong")
-    told = run("exists", root, "-c", "fixed", "--values", values).err
+    told = asked("exists", root, "fixed", "ab\nlong").err
     assert "'long', has 4 bytes; write 2 bytes, or 4 hex digits" in told
 
 

@@ -10,6 +10,7 @@ import io
 import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -100,13 +101,12 @@ def test_scan_prints_csv_and_json_lines(lake, run):
 @pytest.mark.parametrize("ending", [".arrow", ".parquet"])
 def test_scan_writes_files(lake, run, tmp_path, ending):
     device = lake.table["device_id"][5].as_py()
-    output = tmp_path / f"out{ending}"
-    outcome = run("scan", lake.root, "-w", f"device_id = {device}", "-o", output)
-    assert (outcome.code, outcome.out) == (0, "")
-    assert run("scan", lake.root, "-w", f"device_id = {device}", "-o", tmp_path / "out.csv").code == 0
-    assert (tmp_path / "out.csv").read_text("utf-8") == run("scan", lake.root, "-w", f"device_id = {device}").out
+    scan = partial(run, "scan", lake.root, "-w", f"device_id = {device}")
+    for output in (tmp_path / f"out{ending}", tmp_path / "out.csv"):
+        assert scan("-o", output)[:2] == (0, "")
+    assert (tmp_path / "out.csv").read_text("utf-8") == scan().out
     expected = lake.expected(pc.equal(lake.table["device_id"], device)).drop_columns("amount")
-    assert read(output).drop_columns("amount").equals(expected)
+    assert read(tmp_path / f"out{ending}").drop_columns("amount").equals(expected)
 
 
 def read(path: Path) -> pa.Table:
@@ -116,48 +116,40 @@ def read(path: Path) -> pa.Table:
         return pa.ipc.open_file(source).read_all()
 
 
-def test_exists(lake, run, tmp_path):
+def test_exists(lake, asked):
     user = lake.table["user_id"][5].as_py()
-    values = tmp_path / "values.txt"
-    values.write_text(f"{user}\nnobody\n\nwith\u2028separator\r\n")
-    text = run("exists", lake.root, "--column", "user_id", "--values", values)
-    assert text.code == 0
-    assert text.out == f"{user}\ttrue\nnobody\tfalse\nwith\u2028separator\tfalse\n"
-    assert text.err == "1 of 3 may exist\n"
-    output = run("exists", lake.root, "--column", "user_id", "--values", values, "--exact", "-f", "json")
+    values = f"{user}\nnobody\n\nwith\u2028separator\r\n"
+    text = asked("exists", lake.root, "user_id", values)
+    assert text == (0, f"{user}\ttrue\nnobody\tfalse\nwith\u2028separator\tfalse\n", "1 of 3 may exist\n")
+    output = asked("exists", lake.root, "user_id", values, "--exact", "-f", "json")
     assert output.document == [
-        {"value": user, "exists": True},
-        {"value": "nobody", "exists": False},
-        {"value": "with\u2028separator", "exists": False},
+        {"value": value, "exists": value == user} for value in (user, "nobody", "with\u2028separator")
     ]
 
 
-def test_a_mark_of_the_byte_order_is_no_part_of_the_first_value(lake, run, tmp_path):
+def test_a_mark_of_the_byte_order_is_no_part_of_the_first_value(lake, asked):
     """Editors on Windows write one: a value that is there must not be called absent."""
     user = lake.table["user_id"][4000].as_py()
-    (tmp_path / "values.txt").write_bytes(b"\xef\xbb\xbf" + user.encode() + b"\r\nnobody\r\n")
-    output = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "values.txt")
+    output = asked("exists", lake.root, "user_id", b"\xef\xbb\xbf" + user.encode() + b"\r\nnobody\r\n")
     assert output.out == f"{user}\ttrue\nnobody\tfalse\n"
 
 
-def test_locate(lake, run, tmp_path):
+def test_locate(lake, run, asked, tmp_path):
     index = tmp_path / "located"
     assert run("build", lake.root, "-c", "user_id", "--kind", "both", "--index", index).code == 0
     user = lake.table["user_id"][5].as_py()
-    (tmp_path / "values.txt").write_text(f"{user}\nnobody\n")
-    arguments = ("locate", lake.root, "--index", index, "-c", "user_id", "--values", tmp_path / "values.txt")
-    ranges = run(*arguments, "-f", "json").document
+    locate = partial(asked, "locate", lake.root, "user_id", f"{user}\nnobody\n", "--index", index)
+    ranges = locate("-f", "json").document
     assert {row["value"] for row in ranges} == {user}
     assert set(ranges[0]) == {"value", "path", "fragment_id", "start", "stop"}
-    rows = run(*arguments, "--exact", "-f", "json").document
+    rows = locate("--exact", "-f", "json").document
     assert rows[-1] == {"value": "nobody", "path": None, "row": None}
     assert len(rows) - 1 == lake.table["user_id"].to_pylist().count(user)
     shown = [str(ranges[0][name]) for name in ("value", "path", "start", "stop")]
-    assert run(*arguments).out.splitlines()[0].split("\t") == shown
-    text = run(*arguments, "--exact")
+    assert locate().out.splitlines()[0].split("\t") == shown
+    text = locate("--exact")
     assert (text.code, text.err) == (0, "")
-    assert text.out.splitlines()[0] == "\t".join(map(str, rows[0].values()))
-    assert text.out.splitlines()[-1] == "nobody\t\t"
+    assert text.out.splitlines()[:: len(rows) - 1] == ["\t".join(map(str, rows[0].values())), "nobody\t\t"]
 
 
 def test_verify(lake, run):
@@ -222,15 +214,16 @@ GIVEN = {
 
 @pytest.mark.parametrize("kind", list(GIVEN))
 @pytest.mark.parametrize("command", ["locate", "exists"])
-def test_values_of_an_arrow_file_are_printed(run, tmp_path, command, kind):
+def test_values_of_an_arrow_file_are_printed(run, asked, tmp_path, command, kind):
     values, printed = GIVEN[kind]
     (tmp_path / "data").mkdir()
     stored = values.cast(pa.string()) if kind == "views" else values
     pq.write_table(pa.table({"k": stored}), tmp_path / "data/a.parquet")
     assert run("build", tmp_path / "data", "-c", "k").code == 0
-    with pa.ipc.new_file(str(tmp_path / "values.arrow"), pa.schema([("k", values.type)])) as writer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, pa.schema([("k", values.type)])) as writer:
         writer.write_table(pa.table({"k": values}))
-    outcome = run(command, tmp_path / "data", "-c", "k", "--values", tmp_path / "values.arrow", "--exact")
+    outcome = asked(command, tmp_path / "data", "k", sink.getvalue().to_pybytes(), "--exact", name="values.arrow")
     assert outcome.code == 0
     assert [line.split("\t")[0] for line in outcome.out.splitlines()] == printed
 
@@ -248,11 +241,9 @@ def broken_lines(run, tmp_path):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_line_ends_inside_quotes_of_a_csv_are_of_the_value(broken_lines, run, tmp_path, end):
+def test_line_ends_inside_quotes_of_a_csv_are_of_the_value(broken_lines, asked, end):
     quoted = end.join(["s", *(f'"{value}"' for value in BROKEN_LINES), ""])
-    (tmp_path / "values.csv").write_bytes(quoted.encode())
-    arguments = ("locate", broken_lines, "-c", "s", "--values", tmp_path / "values.csv", "--exact", "-f", "json")
-    document = run(*arguments).document
+    document = asked("locate", broken_lines, "s", quoted, "--exact", "-f", "json", name="values.csv").document
     assert [(row["value"], row["row"]) for row in document] == list(zip(BROKEN_LINES, range(4), strict=True))
 
 
@@ -262,15 +253,12 @@ def test_line_ends_inside_texts_are_quoted_in_csv(broken_lines, run, tmp_path):
         assert [value for (value,) in csv.reader(stream)] == ["s", *BROKEN_LINES]
 
 
-def test_what_is_no_csv_is_text_or_an_error(broken_lines, run, tmp_path):
-    (tmp_path / "values.txt").write_bytes(b"c\rd\n" + b"x" * 200_000 + b"\r")
-    document = run("exists", broken_lines, "-c", "s", "--values", tmp_path / "values.txt", "-f", "json").document
+def test_what_is_no_csv_is_text_or_an_error(broken_lines, asked):
+    document = asked("exists", broken_lines, "s", b"c\rd\n" + b"x" * 200_000 + b"\r", "-f", "json").document
     assert [row["exists"] for row in document] == [True, False]
     for wrong in (b"s\nc\rd\n", b's\n"' + b"x" * 200_000 + b'"\n'):
-        (tmp_path / "values.csv").write_bytes(wrong)
-        outcome = run("exists", broken_lines, "-c", "s", "--values", tmp_path / "values.csv")
-        assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-        assert " is not CSV: " in outcome.err
+        outcome = asked("exists", broken_lines, "s", wrong, name="values.csv")
+        assert (outcome.code, outcome.err.count("\n"), " is not CSV: " in outcome.err) == (2, 1, True)
 
 
 def test_line_ends_inside_a_condition_of_a_file_stay(broken_lines, run, tmp_path):
@@ -280,14 +268,13 @@ def test_line_ends_inside_a_condition_of_a_file_stay(broken_lines, run, tmp_path
         assert [json.loads(line)["s"] for line in output.splitlines()] == [value]
 
 
-def test_values_that_are_no_text_are_an_error(lake, run, tmp_path):
-    (tmp_path / "values.txt").write_bytes(b"\xff\xfe\x00")
-    outcome = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "values.txt")
+def test_values_that_are_no_text_are_an_error(lake, asked):
+    outcome = asked("exists", lake.root, "user_id", b"\xff\xfe\x00")
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-    (tmp_path / "empty.parquet").write_bytes(b"")
-    assert run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "empty.parquet").code == 1
-    pq.write_table(pa.Table.from_pylist([{}]), tmp_path / "none.parquet")
-    outcome = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "none.parquet")
+    assert asked("exists", lake.root, "user_id", b"", name="empty.parquet").code == 1
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist([{}]), sink)
+    outcome = asked("exists", lake.root, "user_id", sink.getvalue().to_pybytes(), name="none.parquet")
     assert (outcome.code, outcome.err.count("\n")) in ((1, 1), (2, 1))
 
 

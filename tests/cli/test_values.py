@@ -5,6 +5,7 @@ Oracle: DuckDB over the same files, and the rows as written.
 
 from __future__ import annotations
 
+import itertools
 import json
 import uuid
 
@@ -16,6 +17,7 @@ import pytest
 import zonebloom as zb
 
 NUM_ROWS = 2000
+TEXTS = ["", "a", " b ", "'q'", "id"]
 
 
 @pytest.fixture
@@ -53,20 +55,16 @@ def test_a_closed_stdin_and_a_column_that_is_listed_twice_are_named(lake, run):
 @pytest.mark.parametrize(
     "spelt", [str, str.upper, lambda text: f"'{text}'", lambda text: f'  "{text}"\t'], ids=["plain", "upper", "'", '"']
 )
-def test_a_text_of_uuids_finds_their_rows_in_every_command(lake, run, tmp_path, spelt):
-    ids = ids_of(lake, 10)
+def test_a_text_of_uuids_finds_their_rows_in_every_command(lake, asked, spelt):
     absent = [str(uuid.uuid4()) for _ in range(5)]
-    (tmp_path / "ids.txt").write_text("\n".join(map(spelt, ids + absent)) + "\n")
-    given = (lake, "--column", "user_id", "--values", tmp_path / "ids.txt")
-    code, out, err = run("scan", *given)
+    text = "\n".join(map(spelt, ids_of(lake, 10) + absent)) + "\n"
+    code, out, err = asked("scan", lake, "user_id", text)
     assert (code, number_of_rows(out), err) == (0, 10, "")
-    code, out, _ = run("exists", *given, "--exact")
+    code, out, _ = asked("exists", lake, "user_id", text, "--exact")
     assert (code, out.count("true"), out.count("false")) == (0, 10, 5)
-    code, out, err = run("search", *given)
-    assert code == 0
-    assert 1 <= len(out.splitlines()) <= 12
-    assert "TYPE_MISMATCH" not in err
-    code, out, _ = run("explain", *given)
+    code, out, err = asked("search", lake, "user_id", text)
+    assert (code, 1 <= len(out.splitlines()) <= 12, "TYPE_MISMATCH" in err) == (0, True, False)
+    code, out, _ = asked("explain", lake, "user_id", text)
     assert (code, "… 15 values" in out) == (0, True)
 
 
@@ -109,11 +107,10 @@ def test_a_column_of_that_name_is_taken_from_any_file(lake, run, tmp_path, name,
 @pytest.fixture
 def texts(tmp_path):
     """Texts that a list could cut or drop, and ids of 16 bytes."""
-    values = ["", "a", " b ", "'q'", "id"]
     (root := tmp_path / "texts").mkdir()
     ids = pa.array([bytes([number]) * 16 for number in range(5)], pa.binary(16))
-    coded = {"d": pa.array(values).dictionary_encode(), "o": pa.array([b"a"] * 5).dictionary_encode()}
-    columns = {"s": values, "t": ids, "b": ids.cast(pa.binary()), "n": range(5)}
+    coded = {"d": pa.array(TEXTS).dictionary_encode(), "o": pa.array([b"a"] * 5).dictionary_encode()}
+    columns = {"s": TEXTS, "t": ids, "b": ids.cast(pa.binary()), "n": range(5)}
     pq.write_table(pa.table(columns | coded), root / "x.parquet")
     zb.build_index(root, ["s", "t", "b", "n", "d", "o"])
     return root
@@ -127,124 +124,96 @@ def texts(tmp_path):
         ("v.csv", 's\n" b "\n', [" b "]),
         ("v.txt", "a\n\n  \n\n", ["a"]),
         ("v.txt", 'a\n \t"a" \n\'\'\n" b "\n"\'q\'"\n', ["a", "a", "", " b ", "'q'"]),
+        ("v.txt", "PAR1-7\na\n", ["PAR1-7", "a"]),
+        ("v.txt", "ARROW1\na\n", ["ARROW1", "a"]),
         ("v.txt:s", "x,s\n1,a\n2,\n", ["a", ""]),
         ("v.csv:x", "x,s\na,1\n", ["a"]),
         ("-:x", "x,s\na,1\n", ["a"]),
     ],
 )
 def test_no_value_of_a_list_is_lost(texts, run, tmp_path, name, text, values):  # noqa: PLR0917 - fixtures too
-    """An empty text is a value of CSV, and of plain text in quotes; empty lines are none."""
+    """An empty text is a value of CSV and, in quotes, of plain text; empty lines are none. A text may begin as a table."""
     (tmp_path / name.partition(":")[0]).write_text(text)
     source = name if name.startswith("-") else tmp_path / name
     code, out, err = run("exists", texts, "-c", "s", "--values", source, "-f", "json", "--exact", stdin=text.encode())
     assert (code, err) == (0, "")
-    assert [(row["value"], row["exists"]) for row in json.loads(out)] == [(value, True) for value in values]
+    assert [(row["value"], row["exists"]) for row in json.loads(out)] == [(value, value in TEXTS) for value in values]
 
 
-def test_a_list_for_a_column_of_a_dictionary_is_one_for_its_values(texts, run, tmp_path):
-    (tmp_path / "v.csv").write_text('x\n""\n" b "\na\n')
-    rows = json.loads(run("exists", texts, "-c", "d", "--values", f"{tmp_path / 'v.csv'}:x", "-f", "json")[1])
+def test_a_list_for_a_column_of_a_dictionary_is_one_for_its_values(texts, asked):
+    rows = asked("exists", texts, "d", 'd\n""\n" b "\na\n', "-f", "json", name="v.csv").document
     assert [(row["value"], row["exists"]) for row in rows] == [(value, True) for value in ("", " b ", "a")]
-    (tmp_path / "v.txt").write_text("\\x61\n")
-    assert number_of_rows(run("scan", texts, "-c", "o", "--values", tmp_path / "v.txt")[1]) == 5
+    assert number_of_rows(asked("scan", texts, "o", "\\x61\n").out) == 5
 
 
-@pytest.mark.parametrize("first", ["PAR1-7", "ARROW1"])
-def test_a_text_may_begin_as_a_table_does(texts, run, tmp_path, first):
-    (tmp_path / "v.txt").write_text(f"{first}\na\n")
-    code, out, err = run("exists", texts, "-c", "s", "--values", tmp_path / "v.txt", "--exact")
-    assert (code, out) == (0, f"{first}\tfalse\na\ttrue\n"), err
-
-
-def test_the_only_column_of_a_csv_needs_no_name(texts, run, tmp_path):
-    only = tmp_path / "only.csv"
-    only.write_text("number\n3\n9\n")
-    assert run("exists", texts, "-c", "n", "--values", only)[:2] == (0, "3\ttrue\n9\tfalse\n")
-    code, out, err = run("exists", texts, "-c", "s", "--values", only)
+def test_the_only_column_of_a_csv_needs_no_name(texts, asked):
+    assert asked("exists", texts, "n", "number\n3\n9\n", name="only.csv")[:2] == (0, "3\ttrue\n9\tfalse\n")
+    code, out, err = asked("exists", texts, "s", "number\n3\n9\n", name="only.csv")
     assert (code, out) == (0, "3\tfalse\n9\tfalse\n")
     assert "warning: the first line of" in err, "a text could be a value"
     assert "'number', is taken for a header; name it s, or end the name of the file in .txt" in err
-    only.write_text("3\n9\n")
-    code, _, err = run("exists", texts, "-c", "n", "--values", only)
+    code, _, err = asked("exists", texts, "n", "3\n9\n", name="only.csv")
     assert (code, "has no header: its first line is the value '3'" in err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
+def test_a_table_that_does_not_say_its_values_is_refused(texts, asked):
+    for given, told in (
         ("s,s\na,b\n", "has the column s twice"),
         ("x,y\na,b\n", "choose one by --values"),
         ("x,s\na\n", "has no s, but 1 of 2 columns"),
-    ],
-)
-def test_a_csv_that_does_not_say_its_values_is_refused(texts, run, tmp_path, text, told):
-    (tmp_path / "v.csv").write_text(text)
-    code, _, err = run("exists", texts, "-c", "s", "--values", tmp_path / "v.csv")
-    assert (code, told in err) == (2, True), err
+        (["s", "s"], "has the column s twice"),
+        (["x", "y"], "but x, y"),
+        (["x", "y"], "no column s in"),
+    ):
+        name, sink = "v.csv", pa.BufferOutputStream()
+        if isinstance(given, list):
+            name = "v.parquet"
+            pq.write_table(pa.table([["a"], ["b"]], names=given), sink)
+            given = sink.getvalue().to_pybytes()  # noqa: PLW2901 - as a file has it
+        code, out, err = asked("exists", texts, "s", given, name=name)
+        assert (code, out, told in err) == (2, "", True), err
 
 
-def test_a_table_that_has_the_column_twice_or_not_at_all_is_refused(texts, run, tmp_path):
-    for names, told in ((["s", "s"], ["has the column s twice"]), (["x", "y"], ["no column s in", "but x, y"])):
-        pq.write_table(pa.table([["a"], ["b"]], names=names), tmp_path / "v.parquet")
-        outcome = run("exists", texts, "-c", "s", "--values", tmp_path / "v.parquet")
-        assert (outcome.code, outcome.out) == (2, "")
-        assert all(text in outcome.err for text in told), outcome.err
-
-
-def test_bytes_are_listed_in_hex(texts, run, tmp_path):
-    listed = tmp_path / "ids.txt"
-    listed.write_text("03" * 16 + "\n" + "FE" * 16 + "\n")
-    assert run("exists", texts, "-c", "t", "--values", listed)[1].split("\n")[0].endswith("\ttrue")
-    assert number_of_rows(run("scan", texts, "-c", "t", "--values", listed)[1]) == 1
-    assert number_of_rows(run("scan", texts, "-w", f"t = X'{'03' * 16}'")[1]) == 1
-    for command in ("search", "scan", "explain"):
-        code, out, err = run(command, texts, "-w", f"t = '{'03' * 16}'")
+def test_bytes_are_listed_in_hex(texts, run, asked):
+    ids, wanted = "03" * 16 + "\n" + "FE" * 16 + "\n", "03" * 16
+    assert asked("exists", texts, "t", ids).out.split("\n")[0].endswith("\ttrue")
+    assert number_of_rows(asked("scan", texts, "t", ids).out) == 1
+    for where, num_rows in ((f"t = X'{wanted}'", 1), (f"b = X'{wanted}'", 1), (f"b = CAST('{wanted}' AS BINARY)", 0)):
+        assert number_of_rows(run("scan", texts, "-w", where).out) == num_rows
+    bare = [f"t = '{wanted}'", f"b = '{wanted}'", f"b IN ('{wanted}', 'abc')", f"b > '{wanted}'"]
+    for command, where in itertools.product(("search", "scan", "explain"), bare):
+        code, out, err = run(command, texts, "-w", where)
         assert (code, out) == (2, "")
-        assert "column t holds 16 bytes, got a text of 32 characters; bytes are written X'0303…'" in err
-        for where in (f"b = '{'03' * 16}'", f"b IN ('{'03' * 16}', 'abc')", f"b > '{'03' * 16}'"):
-            code, out, err = run(command, texts, "-w", where)
-            assert (code, out) == (2, "")
-            assert "column b holds bytes, got a text of 32 characters; bytes are written X'0303…'" in err
-    assert number_of_rows(run("scan", texts, "-w", f"b = X'{'03' * 16}'")[1]) == 1
-    assert number_of_rows(run("scan", texts, "-w", f"b = CAST('{'03' * 16}' AS BINARY)")[1]) == 0
+        held = "t holds 16 bytes" if where[0] == "t" else "b holds bytes"
+        assert f"column {held}, got a text of 32 characters; bytes are written X'0303…'" in err
 
 
-def test_hex_digits_for_bytes_of_any_length_are_read_as_text_with_a_warning(texts, run, tmp_path):
-    listed = tmp_path / "ids.txt"
-    listed.write_text("03" * 16 + "\n" + "FE" * 16 + "\n")
-    out, err = run("exists", texts, "-c", "b", "--values", listed)[1:]
+def test_hex_digits_for_bytes_of_any_length_are_read_as_text_with_a_warning(texts, asked):
+    _, out, err = asked("exists", texts, "b", "03" * 16 + "\n" + "FE" * 16 + "\n")
     assert (out.count("false"), err.count("hex digits are read as text, as in line 1 of")) == (2, 1)
-    listed.write_text(r"\x03" * 16 + "\nabc\n")
-    out, err = run("exists", texts, "-c", "b", "--values", listed)[1:]
+    _, out, err = asked("exists", texts, "b", r"\x03" * 16 + "\nabc\n")
     assert (out.count("true"), "hex digits" in err) == (1, False)
 
 
 @pytest.mark.parametrize("options", [(), ("--exact",)], ids=str)
 @pytest.mark.parametrize("command", ["exists", "locate"])
-def test_new_files_are_told(texts, run, tmp_path, command, options):
-    (tmp_path / "ids.txt").write_text("7\n")
-    asked = (command, texts, "-c", "n", "--values", tmp_path / "ids.txt", *options)
-    assert "warning" not in run(*asked)[2]
+def test_new_files_are_told(texts, asked, command, options):
+    assert "warning" not in asked(command, texts, "n", "7\n", *options).err
     pq.write_table(pa.table({"n": [50]}), texts / "new.parquet")
-    code, out, err = run(*asked)
+    code, out, err = asked(command, texts, "n", "7\n", *options)
     assert (code, err.count("warning")) == (0, 1)
     assert "warning: read whole: 1 new or changed file, such as new.parquet; run `zonebloom refresh PATH`" in err
-    if (command, options) == ("locate", ()):
-        assert out.startswith("\tnew.parquet\t")
+    assert out.startswith("\tnew.parquet\t") or (command, options) != ("locate", ())
 
 
-def test_a_bad_line_is_told_by_its_number(lake, run, tmp_path):
-    (tmp_path / "ids.txt").write_text("7\n\n14\nx\n")
+def test_a_bad_line_is_told_by_its_number(lake, asked):
     for command in ("scan", "search", "explain", "exists"):
-        code, _, err = run(command, lake, "-c", "Order ID", "--values", tmp_path / "ids.txt")
-        assert (code, err.count("\n")) == (2, 1)
-        assert "line 4 of" in err
-        assert ", 'x', is no int64" in err
+        code, _, err = asked(command, lake, "Order ID", "7\n\n14\nx\n")
+        assert (code, err.count("\n"), "line 4 of" in err, ", 'x', is no int64" in err) == (2, 1, True, True)
 
 
-def test_a_condition_and_a_list_both_hold(lake, run, tmp_path):
-    (tmp_path / "ids.txt").write_text("0\n7\n14\n21\n")
-    code, out, _ = run("scan", lake, "-w", "day = 0", "-c", "Order ID", "--values", tmp_path / "ids.txt")
+def test_a_condition_and_a_list_both_hold(lake, asked):
+    code, out, _ = asked("scan", lake, "Order ID", "0\n7\n14\n21\n", "-w", "day = 0")
     assert (code, number_of_rows(out)) == (0, 2)
 
 
