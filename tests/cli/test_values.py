@@ -132,7 +132,7 @@ def texts(tmp_path):
     ],
 )
 def test_no_value_of_a_list_is_lost(texts, run, tmp_path, name, text, values):  # noqa: PLR0917 - fixtures too
-    """An empty text is a value of CSV and, in quotes, of plain text; empty lines are none. A text may begin as a table."""
+    """An empty text is a value of CSV and, in quotes, of plain text; empty lines are none."""
     (tmp_path / name.partition(":")[0]).write_text(text)
     source = name if name.startswith("-") else tmp_path / name
     code, out, err = run("exists", texts, "-c", "s", "--values", source, "-f", "json", "--exact", stdin=text.encode())

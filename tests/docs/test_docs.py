@@ -9,11 +9,9 @@ import importlib.util
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-import click
 import pytest
 
 from bench import choose, report
@@ -23,6 +21,7 @@ from tests.docs.test_specs import anchors
 from tests.newer import need
 from tests.s3 import KEYS, S3Server
 from zonebloom import cli
+from zonebloom.cli.root import each_command
 from zonebloom.ground.reasons import ReasonCode
 
 LINK = re.compile(r"(?<!!)\[[^]]*\]\((?P<file>[^)#\s]*)(?:#(?P<anchor>[\w-]+))?\)")
@@ -106,19 +105,11 @@ def stage() -> ModuleType:
 def test_every_command_is_in_the_reference(stage: ModuleType) -> None:
     pages = dict(stage.command_pages())
     headings = {name for page in pages.values() for name in re.findall(r"^## zonebloom (.+)$", page, re.MULTILINE)}
-    assert headings == set(command_names(cli.app))
+    assert headings == {*dict(each_command()), *cli.app.commands}
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8")
     assert [page for page in pages if f": {page}\n" not in navigation] == []
     assert [page for page in pages if "\\|" in pages[page]] == []
     assert "zonebloom build events/ --column user_id\n" in pages["reference/command/make-an-index.md"]
-
-
-def command_names(group: click.Group, before: str = "") -> Iterator[str]:
-    """The names of all commands of `group`, and of its groups."""
-    for name, command in group.commands.items():
-        yield before + name
-        if isinstance(command, click.Group):
-            yield from command_names(command, f"{before}{name} ")
 
 
 @pytest.mark.parametrize("name", ["how-to/troubleshoot.md", "reference/reason-codes.md"])

@@ -13,26 +13,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import LongType, NestedField, StringType
 
 import zonebloom as zb
 from tests.depth import some
+from tests.engines.test_iceberg_rewrites import SCHEMA, rows
 from tests.iceberg_log import RacingCatalog, delete_rows
 from zonebloom.engines import iceberg
 from zonebloom.errors import ConcurrentCommitError, InvalidArgumentError, StorageError
-
-SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=False),
-    NestedField(2, "x", LongType(), required=False),
-    NestedField(3, "text", StringType(), required=False),
-)
-
-
-def rows(start: int, stop: int, text: str = "old") -> pa.Table:
-    ids = list(range(start, stop))
-    return pa.table({"id": ids, "x": [i % 3 for i in ids], "text": [f"{text} {i}" for i in ids]})
 
 
 class Race:
@@ -107,7 +95,7 @@ class Race:
 
     def spec(self) -> None:
         spec = self.now().update_spec()
-        (spec.remove_field("x") if self.now().spec().fields else spec.add_identity("x")).commit()
+        (spec.remove_field("day") if self.now().spec().fields else spec.add_identity("day")).commit()
 
     def rollback(self) -> None:
         table = self.now()
@@ -164,8 +152,8 @@ def test_a_rewrite_lands_on_what_others_left(race):
         kept, after = [row for row in race.left if row["id"] not in keys], race.rows()
         assert after == sorted([*kept, *new.to_pylist()], key=repr), rounds
         assert done.num_rows_removed == len(race.left) - len(kept)
-        num_matching = race.now().scan(row_filter="x = 1").to_arrow().num_rows  # by the values of the partitions
-        assert num_matching == sum(row["x"] == 1 for row in after)
+        num_matching = race.now().scan(row_filter="day = 'd1'").to_arrow().num_rows  # by the values of the partitions
+        assert num_matching == sum(row["day"] == "d1" for row in after)
 
 
 def test_a_table_whose_format_others_raise_is_planned_again(race):
@@ -233,7 +221,7 @@ def test_rows_that_no_longer_fit_are_refused_and_change_nothing(race):
         race.now().update_schema().rename_column("text", "words").commit()
 
     race.catalog.rounds = [[rename, race.note]]
-    with pytest.raises(InvalidArgumentError, match="rows must have the columns id, x, words of the table"):
+    with pytest.raises(InvalidArgumentError, match="rows must have the columns id, day, words of the table"):
         rewrite(race, "upsert", [5])
     assert race.rows() == race.left
     assert not race.orphans()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,27 +81,28 @@ def place(tables, tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-def test_delete_rewrites_the_files_that_hold_a_key(tables, place):
+@pytest.mark.parametrize("what", ["delete", "upsert"])
+def test_only_files_that_hold_a_key_are_rewritten(tables, place, what):
     ours, theirs = tables
     before, num_snapshots = files_of(ours), len(ours.snapshots())
-    done = iceberg.delete(ours, "id", [7, 150, 10**9, None], index=place)
-    theirs.delete("id in (7, 150, 1000000000)")
+    if what == "delete":
+        done = iceberg.delete(ours, "id", [7, 150, 10**9, None], index=place)
+        theirs.delete("id in (7, 150, 1000000000)")
+        assert done.num_files == 3
+    else:
+        new = pa.concat_tables([rows(120, 130, "new"), rows(1000, 1003, "new")])
+        done = iceberg.upsert(ours, new.select(["text", "id", "day"]), "id", index=place)
+        theirs.upsert(new, join_cols=["id"])
+        assert done.num_files <= 2
     assert sorted_rows(ours) == sorted_rows(theirs)
-    assert len(before - files_of(ours)) == done.num_files == 3
-    assert (done.num_rows_removed, done.num_rows_added) == (3, 0)
+    assert set(done.old_files) == before - files_of(ours)
+    assert len(done.old_files) == done.num_files
+    assert (done.num_rows_removed, done.num_rows_added) == {"delete": (3, 0), "upsert": (10, 13)}[what]
     assert len(ours.snapshots()) == num_snapshots + 1
-
-
-def test_upsert_replaces_rows_and_adds_others(tables, place):
-    ours, theirs = tables
-    before, num_snapshots = files_of(ours), len(ours.snapshots())
-    new = pa.concat_tables([rows(120, 130, "new"), rows(1000, 1003, "new")])
-    done = iceberg.upsert(ours, new.select(["text", "id", "day"]), "id", index=place)
-    theirs.upsert(new, join_cols=["id"])
-    assert sorted_rows(ours) == sorted_rows(theirs)
-    assert len(before - files_of(ours)) == done.num_files <= 2
-    assert (done.num_rows_removed, done.num_rows_added) == (10, 13)
-    assert len(ours.snapshots()) == num_snapshots + 1
+    if what == "delete":
+        held = [pq.ParquetFile(path.removeprefix("file://")).read(["id"])["id"].to_pylist() for path in done.old_files]
+        assert sum(ids.count(7) + ids.count(150) for ids in held) == 3, "the old files hold the rows"
+    assert ours.properties == ours.catalog.load_table("db.ours").properties == {}
 
 
 def test_files_that_the_index_does_not_know_are_read(tables, place):
@@ -129,16 +131,6 @@ def test_nothing_to_do_makes_no_snapshot(tables, place):
     ours.append(rows(500, 510))
     iceberg.delete(late, "id", [10**9], index=place)
     assert late.metadata_location == ours.metadata_location
-
-
-def test_the_old_files_are_named_and_hold_the_rows(tables, place):
-    ours, _ = tables
-    before = files_of(ours)
-    done = iceberg.delete(ours, "id", [7, 150], index=place)
-    assert set(done.old_files) == before - files_of(ours)
-    held = [pq.ParquetFile(file.removeprefix("file://")).read(["id"])["id"].to_pylist() for file in done.old_files]
-    assert sum(ids.count(7) + ids.count(150) for ids in held) == done.num_rows_removed == 3
-    assert ours.properties == ours.catalog.load_table("db.ours").properties == {}
 
 
 def test_rows_that_a_table_deleted_do_not_come_back(tmp_path, tables, place):
@@ -275,22 +267,22 @@ def test_partitions_by_a_double_are_written_but_never_rewritten(catalog, tmp_pat
     assert str(sorted_rows(catalog.load_table("db.t"))) == str(before)
 
 
-def test_partitions_that_pyiceberg_cannot_write_are_told(catalog, tmp_path):
-    columns = {"id": [1, 2], "v": pa.array([1, 2], pa.time64("us"))}
-    table = indexed(catalog, tmp_path / "index", columns, BucketTransform(4))
-    with pytest.raises(DataFileError, match="must be one that pyiceberg can rewrite"):
-        iceberg.delete(table, "id", [1], index=tmp_path / "index")
+def of_times(catalog: SqlCatalog, _folder: Path) -> Table:
+    """Partitions that pyiceberg cannot write."""
+    columns = pa.table({"id": [1, 2], "v": pa.array([1, 2], pa.time64("us"))})
+    table = catalog.create_table("db.t", columns.schema)
+    table.append(columns)
+    table.update_spec().add_field("v", BucketTransform(4)).commit()
+    return table
 
 
-def test_dates_that_pyiceberg_cannot_write_are_told(catalog, tmp_path):
+def of_late_dates(catalog: SqlCatalog, _folder: Path) -> Table:
     """pyiceberg 0.12 counts a file by Python's dates, which end with the year 9999."""
-    rows = pa.table({"id": [1, 2], "v": pa.array([0, 3_000_000], pa.date32())})
-    table = catalog.create_table("db.dates", rows.schema, properties={"write.metadata.metrics.default": "none"})
-    table.append(rows)
+    columns = pa.table({"id": [1, 2], "v": pa.array([0, 3_000_000], pa.date32())})
+    table = catalog.create_table("db.t", columns.schema, properties={"write.metadata.metrics.default": "none"})
+    table.append(columns)
     table.transaction().set_properties({"write.metadata.metrics.default": "full"}).commit_transaction()
-    index = zb.build_index(table, "id", index=tmp_path / "index")
-    with pytest.raises(DataFileError, match="must be one that pyiceberg can rewrite"):
-        iceberg.delete(table, "id", [1], index=index)
+    return table
 
 
 PAIR, ROW = pa.struct([("q", pa.int64()), ("a b", pa.int64())]), {"q": 1, "a b": 2}
@@ -330,32 +322,37 @@ def test_nested_values_of_other_rows_and_of_an_upsert_stay_as_they_are(catalog, 
         ]
 
 
-def test_columns_that_have_one_name_in_files_are_refused_and_nothing_stays(catalog, tmp_path):
+def of_one_name(catalog: SqlCatalog, folder: Path) -> Table:
+    """Two columns that have one name in files."""
     table = catalog.create_table("db.t", pa.schema([("a b", pa.int64()), ("a_x20b", pa.int64())]))
-    pq.write_table(pa.table({"a b": [1, 2], "a_x20b": [10, 20]}), tmp_path / "a.parquet")
-    table.add_files([(tmp_path / "a.parquet").as_uri()])
-    index = zb.build_index(table, "a b", index=tmp_path / "index")
-    root = Path(table.location().removeprefix("file://"))
-    before = set(root.rglob("*"))
-    with pytest.raises(DataFileError, match=r"must be one that pyiceberg can rewrite, got .*a_x20b"):
-        iceberg.delete(table, "a b", [1], index=tmp_path / "index")
-    assert set(root.rglob("*")) == before
-    assert index.to_table(zb.col("a b") > 0).num_rows == 2
+    pq.write_table(pa.table({"a b": [1, 2], "a_x20b": [10, 20]}), folder / "a.parquet")
+    table.add_files([(folder / "a.parquet").as_uri()])
+    return table
 
 
-@pytest.mark.parametrize("version", ["1", "2"])
-def test_a_table_whose_partition_column_is_gone_is_refused_and_nothing_stays(catalog, tmp_path, version):
-    """pyiceberg 0.12 writes no manifest of such a spec."""
-    table = catalog.create_table("db.gone", SCHEMA, partition_spec=PARTITIONS, properties={"format-version": version})
+def without_its_partition(catalog: SqlCatalog, _folder: Path, version: str) -> Table:
+    """pyiceberg 0.12 writes no manifest of a spec whose column is gone."""
+    table = catalog.create_table("db.t", SCHEMA, partition_spec=PARTITIONS, properties={"format-version": version})
     table.append(rows(0, 10))
     table.update_spec().remove_field("day").commit()
     table.update_schema().delete_column("day").commit()
-    zb.build_index(table, "id", index=tmp_path / "index")
+    return table
+
+
+GONE = [partial(without_its_partition, version=version) for version in "12"]
+
+
+@pytest.mark.parametrize("make", [of_times, of_late_dates, of_one_name, *GONE])
+def test_what_pyiceberg_cannot_rewrite_is_told_and_nothing_stays(catalog, tmp_path, make):
+    table = make(catalog, tmp_path)
+    key, num_rows = table.schema().fields[0].name, table.scan().to_arrow().num_rows
+    index = zb.build_index(table, key, index=tmp_path / "index")
     root = Path(table.location().removeprefix("file://"))
-    before = set(root.rglob("*"))
-    with pytest.raises(DataFileError, match="must be one that pyiceberg can rewrite"):
-        iceberg.delete(table, "id", [7], index=tmp_path / "index")
+    before, told = set(root.rglob("*")), "got .*a_x20b" if make is of_one_name else "got "
+    with pytest.raises(DataFileError, match=f"must be one that pyiceberg can rewrite, {told}"):
+        iceberg.delete(table, key, [1], index=tmp_path / "index")
     assert set(root.rglob("*")) == before
+    assert index.to_table(~zb.col(key).is_null()).num_rows == num_rows
 
 
 @pytest.mark.parametrize("ending", some([".parquet", "-m0.avro", ".metadata.json"], 2))
