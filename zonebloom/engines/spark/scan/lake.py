@@ -173,7 +173,6 @@ class Lake:
             lake, former = copy(self), cast("CatalogTable", self.table)
             lake.table = replace(former, frame=self.spark.table(former.name), problem=str(error))
             lake.reader = SparkReader(self.spark, cast("ParquetDataset", self._index.data), lake.table)
-            lake._reopen = lambda: self._index  # noqa: SLF001 - of its class; a newer one is of no use
         lake.resolve, lake._columns = None, self._columns  # noqa: SLF001 - of its class
         if self._frame is not None and self._frame.schema == lake.full_schema:
             lake._frame = self._frame  # noqa: SLF001 - of its class

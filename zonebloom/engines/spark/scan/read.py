@@ -20,6 +20,7 @@ from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import Reader, SparkReader, reader_of
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.index.index import Index
+from zonebloom.storage.snapshot import load_snapshot
 
 
 def lake_to_search(catalog: Catalog, given: Any, index: Place = None) -> Lake:
@@ -48,14 +49,14 @@ def lake_of(
 ) -> Lake:
     """See `ZoneBloom.read`."""
     spark, source = catalog.spark, catalog.source(path)
+    first = catalog.opened(source, index)
+    data, frame = first.data, source if hasattr(source, "inputFiles") else None
+    check_is_read_by_spark(data, source)
 
     def reopen() -> Index:
-        return catalog.opened(source, index)
+        """A newer version; a frame has the files that were there when it was made, so its data set stays the first."""
+        return catalog.opened(source, index) if frame is None else Index(load_snapshot(first.store, None), data)
 
-    first = reopen()
-    data = first.data
-    check_is_read_by_spark(data, source)
-    frame = source if hasattr(source, "inputFiles") else None
     table = None if frame is None else CatalogTable.of(frame)
     reader = reader_of(spark, data, table)
     lake = Lake(spark, first, reader, reopen, method, table, frame)
