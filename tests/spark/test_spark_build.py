@@ -258,7 +258,10 @@ def test_bad_input_is_refused_before_anything_is_written(spark, tmp_path):
 
 @pytest.mark.deep
 def test_a_frame_that_is_no_plain_scan_is_refused(any_spark, flat_lake):
+    from pyspark.sql import functions
+
     plain, zb = plain_read(any_spark, flat_lake.root), ZoneBloom(any_spark)
+    zonebloom.build_index(flat_lake.root, "user_id")
     others = [
         any_spark.range(3),
         plain.groupBy("user_id").count(),
@@ -272,16 +275,18 @@ def test_a_frame_that_is_no_plain_scan_is_refused(any_spark, flat_lake):
         plain.toDF(*reversed(plain.columns)),
         plain.distinct(),
         plain.alias("a").where("a.user_id IS NOT NULL").alias("b"),
+        plain.withColumn("note", functions.lit("k")),
     ]
     calls = [
         lambda frame: zb.create_index(frame, "user_id"),
         zb.refresh_index,
         zb.delete_index,
+        zb.read,
         lambda frame: zb.search(frame, "user_id = 'x'"),
         lambda frame: zb.map_candidates(frame, "user_id = 'x'", lambda batches: batches, plain.schema),
     ]
     for number, frame in enumerate(others):
-        for call in calls if number == 0 else [calls[number % len(calls)]]:
+        for call in calls if number == 0 else {calls[number % len(calls)], zb.read}:
             with pytest.raises(InvalidArgumentError, match="plain scan of files, got one that"):
                 call(frame)
 

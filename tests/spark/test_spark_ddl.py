@@ -206,18 +206,13 @@ def test_what_is_read_is_not_overwritten(any_spark, table, tmp_path):
     zonebloom.build_index(root, ["u"], rows_per_zone=ZONE)
     table("kept", "u STRING, r BIGINT", "", root)
     zb, condition = ZoneBloom(any_spark), "u = '1-7'"
-    frames = {
-        "sql": zb.sql(f"SELECT * FROM kept WHERE {condition}"),
-        "driver": zb.read("kept").where(condition),
-        "nothing": zb.read("kept").where("u = 'no'"),
-        "row ranges": zb.read("kept").where(condition, method="row_ranges"),
-        "function": zb.map_candidates("kept", condition, lambda batches: batches, "u string, r long"),
-        "function of a path": zb.map_candidates(str(root), condition, lambda batches: batches, "u string, r long"),
-        "driver of a path": zb.read(str(root)).where(condition, method="driver"),
-        "nothing of a path": zb.read(str(root)).where("u = 'no'"),
-        "row ranges of a path": zb.read(str(root)).where(condition, method="row_ranges"),
-        "files of a path": zb.read(str(root)).where(condition, method="files"),
-    }
+    frames = {"sql": zb.sql(f"SELECT * FROM kept WHERE {condition}")}
+    for source in ("kept", str(root)):
+        lake, scanned = zb.read(source), (lambda batches: batches, "u string, r long")
+        for text, way in ((condition, "driver"), ("u = 'no'", "auto"), (condition, "row_ranges")):
+            frames[f"{source}: {text} by {way}"] = lake.where(text, method=way)
+        frames[f"{source}: function"] = zb.map_candidates(source, condition, *scanned)
+    frames["files"] = lake.where(condition, method="files")
     for name, frame in frames.items():
         with pytest.raises(AnalysisException, match="UNSUPPORTED_OVERWRITE"):
             frame.write.insertInto("kept", overwrite=True)

@@ -17,7 +17,7 @@ import pytest
 import zonebloom as zb
 from tests.depth import at_depth
 from tests.spark.odd_lake import ROWS_PER_FILE, ROWS_PER_ZONE, conditions, plan_of, rows_of
-from tests.spark.rows import plain_read, write
+from tests.spark.rows import indexed, plain_read, write
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.splits import Split, narrowing_of, packed
 from zonebloom.engines.spark.versions import arrow_of
@@ -43,9 +43,8 @@ def test_no_condition_loses_a_row_and_many_prune(spark, odd_lake):
 
 
 def test_a_column_that_a_file_lacks_has_the_value_of_its_folder(tmp_path):
-    for day, held in ((1, {"id": [1], "day": pa.array([1], pa.int32())}), (2, {"id": [2]})):
-        write(tmp_path / f"day={day}/part.parquet", held)
-    zb.build_index(tmp_path, ["id", "day"])
+    rows = {"id": [1], "day": pa.array([1], pa.int32())}
+    indexed(tmp_path, {"day=1/part": rows, "day=2/part": {"id": [2]}}, ["id", "day"])
     assert sorted(map(tuple, (row.values() for row in rows_of(plan_of(tmp_path)).to_pylist()))) == [(1, 1), (2, 2)]
     assert 2 in rows_of(plan_of(tmp_path, where="day = 2"))["id"].to_pylist()
 
@@ -77,9 +76,7 @@ def test_partitions_prune(odd_lake, where, num_files):
 
 
 def test_dates_of_partitions_prune(tmp_path):
-    for day in ("2024-01-01", "2024-02-01", "2024-03-01"):
-        write(tmp_path / f"day={day}/a.parquet", {"x": [1]})
-    zb.build_index(tmp_path, ["x"])
+    indexed(tmp_path, {f"day=2024-0{month}-01/a": {"x": [1]} for month in (1, 2, 3)}, "x")
     for where, num_files in (("day = '2024-02-01'", 1), ("day >= DATE '2024-02-01'", 2), ("day < '2024-2-1'", 3)):
         assert plan_of(tmp_path, where=where).num_files == num_files
 

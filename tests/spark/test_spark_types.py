@@ -17,7 +17,7 @@ import zonebloom as zb
 from tests.depth import some
 from tests.newer import has
 from tests.spark.odd_lake import plan_of, rows_of
-from tests.spark.rows import write
+from tests.spark.rows import indexed, write
 from zonebloom.engines.spark.executors import pickled
 from zonebloom.engines.spark.locate import keys_located
 from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
@@ -99,9 +99,7 @@ PARTITIONS = [
 def test_partition_columns_are_typed_and_read_as_spark_does(spark, tmp_path):
     for number, values in enumerate(some(PARTITIONS, 3)):
         lake = tmp_path / str(number)
-        for value in values:
-            write(lake / f"p={value}/a.parquet", {"x": [1]})
-        zb.build_index(lake, ["x"])
+        indexed(lake, {f"p={value}/a": {"x": [1]} for value in values}, "x")
         theirs = spark.read.parquet(str(lake))
         plan = plan_of(lake)
         assert plan.reading.schema["p"].dataType == theirs.schema["p"].dataType, values
@@ -110,9 +108,7 @@ def test_partition_columns_are_typed_and_read_as_spark_does(spark, tmp_path):
 
 
 def test_a_partition_that_only_a_time_zone_can_read_is_a_text(tmp_path):
-    for value in ("2024-01-01 10%3A00%3A00", "2024-01-01"):
-        write(tmp_path / f"at={value}/a.parquet", {"x": [1]})
-    zb.build_index(tmp_path, ["x"])
+    indexed(tmp_path, {f"at={value}/a": {"x": [1]} for value in ("2024-01-01 10%3A00%3A00", "2024-01-01")}, "x")
     assert sorted(rows_of(plan_of(tmp_path))["at"].to_pylist()) == ["2024-01-01", "2024-01-01 10:00:00"]
 
 
@@ -137,8 +133,7 @@ def test_rows_of_the_old_calendar_are_refused_and_others_are_read(tmp_path):
 def test_a_key_of_the_old_calendar_may_be_in_any_row(tmp_path):
     """Spark 2 stored the days of these keys by other numbers."""
     days = [dt.date(1500, 1, 1 + day) for day in range(9)] + [dt.date(2000, 1, 1)]
-    write(tmp_path / "a.parquet", {"born": days})
-    view = zb.build_index(tmp_path, ["born"], rows_per_zone=2).view()
+    view = indexed(tmp_path, {"a": {"born": days}}, "born", rows_per_zone=2).view()
     sent = pickled((view.snapshot.store, 1, view.dataset, dict(view.listing)))
     keys = pa.record_batch({"key": [dt.date(1499, 1, 1), dt.date(2000, 1, 1), None, dt.date(1500, 1, 3)]})
     lines = pa.Table.from_batches(keys_located(sent, "born", [keys])).drop_columns(["path", "fragment_id"])
@@ -186,9 +181,8 @@ def test_a_new_file_of_another_kind_is_refused_as_spark_refuses_it(spark, tmp_pa
 
 def test_integers_that_spark_cuts_are_not_looked_up(spark, tmp_path):
     """Spark has the type of the first file, and cuts the others' 200 to -56; the index has a type that holds all."""
-    write(tmp_path / "a.parquet", {"x": pa.array([1], pa.int8())})
-    write(tmp_path / "b.parquet", {"x": pa.array([200, 8], pa.uint8())})
-    zb.build_index(tmp_path, ["x"])
+    rows = {"a": pa.array([1], pa.int8()), "b": pa.array([200, 8], pa.uint8())}
+    indexed(tmp_path, {name: {"x": values} for name, values in rows.items()}, "x")
     bloom, plain = ZoneBloom(spark), spark.read.parquet(str(tmp_path))
     keys = spark.createDataFrame([(-56,)], "x tinyint")
     cut = plain.where("x = -56").collect()
