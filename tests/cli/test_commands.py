@@ -139,28 +139,29 @@ def built(flat_lake):
     return flat_lake.root
 
 
-def shell(line, **environment):
-    command = f'"{sys.executable}" -m zonebloom'
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("LC_")} | environment
-    script = line.replace("zonebloom", command, 1)
+def shell(line):
+    script = line.replace("zonebloom", f'"{sys.executable}" -m zonebloom', 1)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, env=environ)
 
 
-def test_a_full_disk_is_one_line(built):
-    for command in ("scan -w 'amount IS NOT NULL'", "status"):
-        name, _, rest = command.partition(" ")
-        done = shell(f"zonebloom {name} {built} {rest} > /dev/full")
-        assert (done.returncode, done.stderr) == (1, "zonebloom: cannot read or write: No space left on device\n")
+FULL = "zonebloom: cannot read or write: No space left on device\n"
 
 
-def test_a_closed_stdout_is_no_traceback(built):
-    done = shell(f"zonebloom status {built} >&-")
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_reader_that_leaves_ends_it_as_the_signal_would(built):
-    done = shell(f"zonebloom scan {built} -w 'amount IS NOT NULL' | head -n 1; exit ${{PIPESTATUS[0]}}")
-    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (141, "", 1)
+@pytest.mark.parametrize(
+    ("line", "ended"),
+    [
+        ("zonebloom scan {} -w 'amount IS NOT NULL' > /dev/full", (1, FULL, 0)),
+        ("zonebloom status {} > /dev/full", (1, FULL, 0)),
+        ("zonebloom status {} >&-", (0, "", 0)),
+        ("zonebloom scan {} -w 'amount IS NOT NULL' | head -n 1; exit ${{PIPESTATUS[0]}}", (141, "", 1)),
+    ],
+    ids=["rows on a full disk", "a full disk", "no stdout", "a reader that leaves"],
+)
+def test_a_stdout_that_takes_no_more_is_no_traceback(built, line, ended):
+    """A reader that leaves ends it as the signal would."""
+    done = shell(line.format(built))
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == ended
 
 
 INTERRUPTED_IMPORT = """
@@ -231,15 +232,13 @@ def test_names_are_utf8_in_any_locale(tmp_path, locale):
 
 def test_an_error_of_ours_is_one_line_and_verbose_shows_where(built, capsys, monkeypatch):
     monkeypatch.setattr("zonebloom.index.index.Index.status", lambda _self: 1 / 0)
-    monkeypatch.setattr(sys, "argv", ["zonebloom", "status", str(built)])
-    assert cli.run() == 1
     message = "zonebloom: internal error: ZeroDivisionError: division by zero; add --verbose to see where\n"
-    assert capsys.readouterr().err == message
-    monkeypatch.setattr(sys, "argv", ["zonebloom", "status", str(built), "--verbose"])
-    assert cli.run() == 1
-    err = capsys.readouterr().err
-    assert "Traceback" in err
-    assert err.endswith(message)
+    for options in ([], ["--verbose"]):
+        monkeypatch.setattr(sys, "argv", ["zonebloom", "status", str(built), *options])
+        assert cli.run() == 1
+        err = capsys.readouterr().err
+        assert err.endswith(message)
+        assert (err == message, "Traceback" in err) == (not options, bool(options))
 
 
 @pytest.mark.parametrize("place", ["before", "after"])

@@ -84,6 +84,8 @@ COMMANDS = [
     ("build {}/lake -c nothing", 2, "no column nothing in the data"),
     ("build {}/lake -c amount -c amount", 2, "different names"),
     ("whatif {}/lake -c day", 2, "day is a partition column"),
+    ("scan {}/lake", 2, "give --where"),
+    ("refresh {}/lake --partition day=9", 2, "no file has day=9"),
     ("report {}/lake -o {}/r", 2, "--output {}/r does not end in .html"),
     ("search {}/lake --older-than 7d", 2, "No such option"),
     ("lance export {}/lake -c user_id", 2, "{}/lake is no Lance table; --output FILE writes its zones to a file"),
@@ -140,7 +142,6 @@ def test_files_without_filters_of_their_own_say_how_to_get_some(data, run):
 def test_rows_without_a_condition_need_a_limit(data, run):
     code, out, _ = run("scan", str(data / "lake"), "--limit", "3", "--columns", "amount")
     assert (code, out.count("\n")) == (0, 4)
-    assert run("scan", str(data / "lake"))[0] == 2
 
 
 def test_a_terminal_gets_colours_and_bars_if_it_wants_any(data):
@@ -162,14 +163,9 @@ def test_advice_of_explain_is_a_command(data, run):
 
 
 def test_a_refresh_of_what_never_was_says_so(data, run):
-    for option, expected, told in (
-        (("--path", "month_77.parquet"), 0, "no file is at month_77.parquet, neither in the data set nor in the index"),
-        (("--path", "day=9"), 0, "no file is at day=9"),
-        (("--partition", "day=9"), 2, "no file has day=9"),
-    ):
-        code, _, err = run("refresh", str(data / "lake"), *option)
-        assert (code, err.count("\n")) == (expected, 1)
-        assert told in err
+    for path, told in (("month_77.parquet", ", neither in the data set nor in the index"), ("day=9", "")):
+        code, _, err = run("refresh", str(data / "lake"), "--path", path)
+        assert (code, err.count("\n"), f"no file is at {path}{told}" in err) == (0, 1, True)
 
 
 def test_whatif_takes_several_columns_as_build_does(data, run):

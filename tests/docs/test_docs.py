@@ -5,12 +5,12 @@ The oracle is the text itself.
 
 from __future__ import annotations
 
-import importlib.util
 import re
+import runpy
 import shutil
 import tomllib
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import pytest
 
@@ -93,16 +93,11 @@ def test_every_page_is_in_the_navigation_and_in_llms_txt() -> None:
 
 
 @pytest.fixture(scope="module")
-def stage() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("stage", DOCS / "stage.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def stage() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(DOCS / "stage.py")))
 
 
-def test_every_command_is_in_the_reference(stage: ModuleType) -> None:
+def test_every_command_is_in_the_reference(stage: SimpleNamespace) -> None:
     pages = dict(stage.command_pages())
     headings = {name for page in pages.values() for name in re.findall(r"^## zonebloom (.+)$", page, re.MULTILINE)}
     assert headings == {*dict(each_command()), *cli.app.commands}
@@ -147,7 +142,7 @@ def test_the_figure_of_the_ways_to_build_is_drawn_from_its_results() -> None:
     assert choose.PICTURE.read_text("utf-8") == choose.drawing(result["tables"][0]["rows"])
 
 
-def test_each_change_is_on_one_page_of_the_site(stage: ModuleType) -> None:
+def test_each_change_is_on_one_page_of_the_site(stage: SimpleNamespace) -> None:
     pages = dict(stage.changelog_pages())
     changes = [line for line in (ROOT / "CHANGELOG.md").read_text("utf-8").splitlines() if line.startswith("- ")]
     shown = [line for page in pages.values() for line in page.replace("../docs/", "docs/").splitlines()]

@@ -1,13 +1,14 @@
 """Rows that other indexes lose, each a test: a pruned row that matched is the one error that nobody sees.
 
 What one part of zonebloom prevents is tested there: 01, files that are new, and 02, files that changed in place, in
-tests/search/test_pruning.py and tests/formats/test_table.py; 04, both zeros and NaN, in
-tests/predicates/test_row_filter.py and tests/search/test_exists.py; 06, negations, in
+tests/search/test_pruning.py, tests/formats/test_table.py and, right after a build, in tests/indexing/test_fill.py;
+04, both zeros and NaN, in tests/predicates/test_row_filter.py and tests/search/test_exists.py; 06, negations, in
 tests/predicates/test_row_filter.py, with random SQL, and tests/search/test_pruning.py; 07, lists with nulls, without
 values or very long, and 09, literals that do not convert, in tests/predicates/test_row_filter.py and
-tests/search/test_locate.py; 08, a literal hashed at another width than its column, in tests/predicates/test_coerce.py;
-11, OR with a column that has no filters, in tests/search/test_pruning.py; 12, columns and types that differ between
-files, in tests/search/test_scan.py; 14, damage, in tests/storage/. Oracle: the rows as written.
+tests/search/test_locate.py; 08, a literal hashed at another width than its column, in
+tests/predicates/test_coerce.py; 11, OR with a column that has no filters, in tests/search/test_pruning.py; 12,
+columns and types that differ between files, in tests/search/test_scan.py; 14, damage, in tests/storage/. Oracle: the
+rows as written.
 """
 
 from __future__ import annotations
@@ -41,16 +42,6 @@ def codes(result: zb.SearchResult) -> set[str]:
 
 def column(values, kind=None) -> pa.Table:
     return pa.table({"c": pa.array(values, kind, from_pandas=False)})
-
-
-def test_02_a_write_right_after_the_build_is_seen(lake):
-    """Within the tick of a coarse clock two writes share a time: a build does not trust a file that young."""
-    root = lake(column([0, 2, 3]))
-    for attempt in range(5):
-        pq.write_table(column([attempt, 2, 3]), root / "part-0.parquet")
-        index = zb.build_index(root, "c", rows_per_zone=1, overwrite=True)
-        pq.write_table(column([attempt + 100, 2, 3]), root / "part-0.parquet")
-        assert index.to_table(zb.Equals("c", attempt + 100)).num_rows == 1
 
 
 def test_03_rows_that_moved_are_found_where_they_are_now(lake):
