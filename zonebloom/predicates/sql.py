@@ -66,23 +66,21 @@ def parse_sql(text: str) -> Predicate:
     try:
         return _sql_predicate(text)
     except PredicateError as error:
-        hint = next((advice for pattern, advice in _STUMBLES if pattern.search(_QUOTED.sub("''", text))), None)
+        bare = _QUOTED.sub("''", text)
+        hint = next((advice for pattern, advice in _STUMBLES.items() if re.search(pattern, bare, re.IGNORECASE)), None)
         if hint is None:
             raise
         raise PredicateError(f"{str(error).partition('; use ')[0]}", do=hint) from None
 
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`")
-_STUMBLES = [
-    (re.compile(pattern, re.IGNORECASE), advice)
-    for pattern, advice in (
-        (r"^\s*where\b", "leave the word WHERE away"),
-        (r"(?<!')'(?!')", "a quote is not closed"),
-        (r"\b[0-9a-f]{8}-[0-9a-f]{4}-", "put the text in single quotes"),
-        (r"\b[a-z_]\w*-[a-z_]\w*", 'a name with - goes in double quotes, as "e-mail"'),
-        (r"\w\[''\]", "a field of a struct is written device.ip"),
-    )
-]
+_STUMBLES = {
+    r"^\s*where\b": "leave the word WHERE away",
+    r"(?<!')'(?!')": "a quote is not closed",
+    r"\b[0-9a-f]{8}-[0-9a-f]{4}-": "put the text in single quotes",
+    r"\b[a-z_]\w*-[a-z_]\w*": 'a name with - goes in double quotes, as "e-mail"',
+    r"\w\[''\]": "a field of a struct is written device.ip",
+}
 """Patterns of common mistakes outside of quotes, each with the text to write instead."""
 
 
