@@ -115,10 +115,11 @@ class Rebase:
         kept_lists = [entry for entry in current.fragment_lists if entry.path not in change.removed_lists]
         listed = FragmentTable.concatenated([self.lists[entry.path] for entry in kept_lists])
         is_gone = is_in_runs(listed.fragment_ids, current.dropped)
-        is_removed = ~is_gone & np.isin(listed.fragment_ids, _ids(change.removed))
+        removed = _ids(change.removed)
+        is_removed = ~is_gone & np.isin(listed.fragment_ids, removed)
         is_gone |= is_removed
         self.live = listed.where(~is_gone)
-        self.added = self._added({*listed.fragment_ids.tolist(), *_ids(change.removed).tolist()})
+        self.added = self._added(np.concatenate([listed.fragment_ids, removed]))
         columns = self._columns()
         schema, dataset = self._described()
         is_changed = self.added or is_removed.any() or change.is_forced or len(kept_lists) < len(current.fragment_lists)
@@ -135,12 +136,14 @@ class Rebase:
             dropped=dropped,
         )
 
-    def _added(self, used: set[int]) -> list[Fragment]:
+    def _added(self, used: NDArray[np.uint64]) -> list[Fragment]:
         """The new fragments, without files that the other commit has indexed in the same version."""
         added = []
-        for fragment in self.change.added:
+        ids = _ids(fragment.fragment_id for fragment in self.change.added)
+        are_used = np.isin(ids, used) | is_in_runs(ids, self.current.dropped)
+        for fragment, is_used in zip(self.change.added, are_used.tolist(), strict=True):
             present = self.live.get(fragment.path)
-            if fragment.fragment_id in used or _is_in(fragment.fragment_id, self.current.dropped):
+            if is_used:
                 raise self._overlap(f"fragment id {fragment.fragment_id} of {fragment.path}")
             if present is not None and present.fingerprint != fragment.fingerprint:
                 raise self._overlap(f"file {fragment.path}")
@@ -270,10 +273,6 @@ def _num_live(runs: Runs, live: NDArray[np.uint64]) -> int:
 
 def _ids(ids: Iterable[int]) -> NDArray[np.uint64]:
     return np.fromiter(ids, np.uint64)
-
-
-def _is_in(number: int, runs: Runs) -> bool:
-    return any(start <= number < stop for start, stop in runs)
 
 
 def name_of(manifest: Manifest) -> str:
