@@ -168,7 +168,7 @@ def hiding(request, tmp_path) -> Iterator[Events]:
 def test_deleted_rows_are_left_out_and_their_file_stays_covered(hiding, tmp_path):
     index = build(hiding.source, index=tmp_path / "index")
     hiding.hide(GONE)
-    assert (index.view().num_unknown, index.view().num_deleted) == (0, 0)
+    assert (index.view().num_unknown, index.view().files.num_deleted) == (0, 0)
     result = index.search(user(5))
     assert (result.num_zones_kept, result.reasons, ids(index, user(5))) == (1, (), [])
     assert ids(index, user(6)) == [6]

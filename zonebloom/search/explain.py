@@ -137,7 +137,7 @@ def explain(query: Query) -> Explanation:
         told += _presence(query, false_zones)
     table = {} if view.declared is None else view.declared.state
     answer = replace(query.numbered, reasons=(*result.reasons, *told))
-    counts = (num_covered, view.num_unknown, view.files.num_changed, view.num_deleted)
+    counts = (num_covered, view.num_unknown, view.files.num_changed, view.files.num_deleted)
     return Explanation(as_sql(predicate), answer, *counts, false_zones=false_zones, table=table)
 
 

@@ -109,7 +109,7 @@ def locate(view: View, column: str, keys: Keys | Any, *, exact: bool) -> pa.Tabl
     return pa.table(
         {
             "key_index": pa.array(ranges.keys, pa.int64(), mask=ranges.keys == _ANY_KEY),
-            "path": pa.array([view.paths.get(fragment_id) for fragment_id in names.tolist()], pa.string()).take(
+            "path": pa.array([view.files.paths.get(fragment_id) for fragment_id in names.tolist()], pa.string()).take(
                 pa.array(places)
             ),
             "fragment_id": from_numpy(own_ids, pa.uint64()),

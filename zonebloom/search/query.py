@@ -46,7 +46,7 @@ class Query:
             bounds.kind(view.universe),
             bounds.true_rows,
             self._located(tuple(told)),
-            paths=view.paths,
+            paths=view.files.paths,
             universe=view.universe,
             zones=view.zones_to_count(self.predicate.columns()),
             row_groups=view.row_groups,

@@ -70,7 +70,6 @@ class View:
         """Indexed columns whose name now belongs to another column; they are read whole."""
         self.files: Files = Files.listed(snapshot.fragments, dataset, listing, snapshot.manifest.next_fragment_id)
         self.reasons: list[Reason] = [*snapshot.damage, *self.files.reasons]
-        self.num_deleted: int = self.files.num_deleted
         self.num_unknown: int = len(self.files.unknown_paths)
         self.universe: RowSelection = self.files.rows()
         self.row_groups: TouchedRanges = TouchedRanges(*self.files.table.group_ranges())
@@ -78,11 +77,6 @@ class View:
         self._probed: dict[str, ProbedColumn] = {}
         self._counted: dict[str, TouchedRanges] = {}
         self._constants: dict[tuple[str, ...], _Constants] = {}
-
-    @property
-    def paths(self) -> Mapping[int, str]:
-        """The path of each fragment id."""
-        return self.files.paths
 
     @property
     def schema(self) -> pa.Schema:
@@ -166,13 +160,15 @@ class View:
             for fragment_id, is_unfit in zip(unseen.tolist(), is_in_runs(unseen, entry.unfit).tolist(), strict=True):
                 cause = "its values do not convert to the index's type" if is_unfit else Words.REFRESH
                 message = f"column {entry.name} of this file has no filters: {cause}"
-                reasons.append(Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.paths[fragment_id]))
+                reasons.append(
+                    Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.files.paths[fragment_id])
+                )
         return ProbedColumn.of(entry.name, entry.column_type, loaded, uncovered, live=live, reasons=tuple(reasons))
 
     @cached_property
     def numbers(self) -> dict[int, int] | None:
         """By fragment id, the table's own number of the fragment; None if the table has no such numbers."""
-        own_numbers = {fragment_id: self.dataset.own_number(path) for fragment_id, path in self.paths.items()}
+        own_numbers = {fragment_id: self.dataset.own_number(path) for fragment_id, path in self.files.paths.items()}
         numbers = {fragment_id: number for fragment_id, number in own_numbers.items() if number is not None}
         return numbers or None
 

@@ -54,7 +54,7 @@ def map_candidates(
 def _check_values(lake: Lake, layout: Layout, rows: RowSelection, asked: StructType) -> None:
     """Refuse rows of which Spark would read other values."""
     view = layout.view
-    problem = lake.misplaced(view, [view.paths[number] for number in np.unique(rows.fragment_ids).tolist()])
+    problem = lake.misplaced(view, [view.files.paths[number] for number in np.unique(rows.fragment_ids).tolist()])
     shadowed = Names(view).shadowed if layout.is_hive else frozenset()
     both = next((name for name in asked.names if name.lower() in shadowed), None)
     if problem is None and both is not None:
