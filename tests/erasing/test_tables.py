@@ -6,7 +6,6 @@ Oracle: every Parquet file below the table's folder, read by pyarrow, whoever na
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.types import StringType
 
 import zonebloom as zb
-from tests import delta_log
+from tests.formats.test_delta import add_file, hand_made
 from zonebloom.erasing import tables
 from zonebloom.erasing.journal import Journal
 from zonebloom.errors import DataFileError, InvalidArgumentError
@@ -320,20 +319,9 @@ def test_a_delta_table_that_deltalake_cannot_change_is_refused_with_what_to_do(t
 
 def test_a_delta_table_whose_columns_are_mapped_by_id_stays_as_it_is(tmp_path):
     """deltalake 1.6 finds columns by name: of a file with other names it would write nulls for all other rows."""
-    (tmp_path / "t").mkdir()
-    mapped = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}
-    schema = {"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": True, "metadata": mapped}]}
-    described = {"id": "5930095c-7b3a-42fb-b05e-786bb220480b", "format": {"provider": "parquet", "options": {}}}
-    described |= {"configuration": {"delta.columnMapping.mode": "id"}, "partitionColumns": []}
-    features = {"readerFeatures": ["columnMapping"], "writerFeatures": ["columnMapping"]}
-    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
-    described |= {"schemaString": json.dumps(schema)}
-    delta_log.commit(tmp_path / "t", {"protocol": protocol}, {"metaData": described})
+    hand_made(tmp_path / "t", [("k", "long", 1, "col-1")], mode="id")
     field = pa.field("before", pa.int64(), metadata={"PARQUET:field_id": "1"})
-    pq.write_table(pa.table([[1, 2]], schema=pa.schema([field])), tmp_path / "t/a.parquet")
-    size = (tmp_path / "t/a.parquet").stat().st_size
-    added = {"path": "a.parquet", "partitionValues": {}, "size": size, "modificationTime": 1, "dataChange": True}
-    delta_log.commit(tmp_path / "t", {"add": added})
+    add_file(tmp_path / "t", "a.parquet", pa.table([[1, 2]], schema=pa.schema([field])))
     index = zb.build_index(tmp_path / "t", "k")
     assert index.to_table("k >= 0")["k"].to_pylist() == [1, 2]
     with pytest.raises(DataFileError, match=r"no column, .* deltalake changes .*by their ids; delete with the"):

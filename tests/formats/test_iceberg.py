@@ -159,15 +159,18 @@ def test_a_file_that_a_snapshot_lists_twice_is_refused(table, place):
         build(table, place.parent / "other")
 
 
+def mapping(names: dict[int, list[str]]) -> dict[str, str]:
+    """The property that says which columns a file without ids has."""
+    fields = [{"field-id": number, "names": aliases} for number, aliases in names.items()]
+    return {"schema.name-mapping.default": json.dumps(fields)}
+
+
 def migrated(catalog: SqlCatalog, kind: PrimitiveType, days: pa.Array) -> Table:
     """A table as of Hive: pyiceberg and Spark take up its files, which lack the partition column, as they are."""
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "u", StringType()), NestedField(3, "day", kind))
     spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "day"))
-    names = [(1, ["id", "old_id"]), (2, ["u"]), (3, ["day"])]
-    mapping = json.dumps([{"field-id": number, "names": aliases} for number, aliases in names])
-    table = catalog.create_table(
-        "db.migrated", schema=schema, partition_spec=spec, properties={"schema.name-mapping.default": mapping}
-    )
+    properties = mapping({1: ["id", "old_id"], 2: ["u"], 3: ["day"]})
+    table = catalog.create_table("db.migrated", schema=schema, partition_spec=spec, properties=properties)
     table.append(rows(0, len(days), day=days))
     (first,) = files_of(table)
     bare = rows(0, len(days)).rename_columns(["old_id", "u"])
@@ -196,9 +199,8 @@ def test_another_name_mapping_makes_another_column(catalog, place):
     """Of files without ids the table's mapping says which columns they have."""
     table = migrated(catalog, IntegerType(), pa.array([1] * 20, pa.int32()))
     index = build(table, place, ["id", "u"])
-    corrected = [{"field-id": number, "names": [name]} for number, name in ((1, "old_id"), (2, "no_u"), (3, "day"))]
     with table.transaction() as changes:
-        changes.set_properties({"schema.name-mapping.default": json.dumps(corrected)})
+        changes.set_properties(mapping({1: ["old_id"], 2: ["no_u"], 3: ["day"]}))
     assert index.to_table(user(7)).num_rows == 0
     assert index.to_table("u IS NULL").num_rows == 20
     assert index.to_table("id = 7").num_rows == 1
