@@ -13,7 +13,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import boto3
 from moto.core import DEFAULT_ACCOUNT_ID
@@ -184,6 +183,3 @@ class Bucket:
             if file.is_file():
                 self.put(f"{prefix}/{file.relative_to(folder).as_posix()}", file.read_bytes())
         return self.url(prefix)
-
-    def is_at(self, request: Request, key: str) -> bool:
-        return request.path in (f"/{self.name}/{key}", f"/{self.name}/{quote(key)}")

@@ -21,7 +21,7 @@ from tests.depth import at_depth
 from tests.fuzz.memory import MemoryStore, Objects
 from zonebloom.bloom import hashing
 from zonebloom.bloom.locator_pages import pair_bounds
-from zonebloom.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
+from zonebloom.errors import CorruptIndexError, InvalidArgumentError
 from zonebloom.storage.locator import build as building
 from zonebloom.storage.locator import layout as locator_layout
 from zonebloom.storage.locator import merge as merging
@@ -483,10 +483,3 @@ def test_pages_out_of_order_are_damage(tmp_path):
     segment = opened(tmp_path, [entry])[0]
     assert len(segment.candidates(hashing.hash_array(fragments[3]))) == 300
     assert segment.damage == (f"segment {entry.path} must have its pages in order",)
-
-
-def test_a_newer_layout_says_so(tmp_path, monkeypatch):
-    [entry] = build(tmp_path, integers(3000))
-    monkeypatch.setattr(locator_layout, "_VERSION", 1)
-    with pytest.raises(UnsupportedFormatError, match="layout version <= 1, got 2"):
-        LocatorSegment(LocalStore(tmp_path), entry)

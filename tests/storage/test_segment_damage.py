@@ -16,9 +16,11 @@ from tests.conftest import flip
 from tests.storage.test_locator import build, integers
 from tests.storage.test_slices import expected_zones, hashes_of, random_filters, write_slices
 from zonebloom.bloom import hashing
-from zonebloom.errors import CorruptIndexError
+from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
+from zonebloom.storage.locator import layout as locator_layout
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.slices import layout as slice_layout
 from zonebloom.storage.slices.reader import FEW_HASHES, SliceSegment
 from zonebloom.stores.local import LocalStore
 
@@ -104,6 +106,14 @@ def test_every_other_length_is_rejected(subject):
             subject.open()
     subject.path.unlink()
     with pytest.raises(CorruptIndexError, match="must exist"):
+        subject.open()
+
+
+@pytest.mark.parametrize("subject", [(slices, 1), (locator, 60)], indirect=True)
+def test_a_newer_layout_says_so(subject, monkeypatch):
+    for layout, name in ((slice_layout, "_LAYOUT_VERSION"), (locator_layout, "_VERSION")):
+        monkeypatch.setattr(layout, name, 1)
+    with pytest.raises(UnsupportedFormatError, match=r"version <= 1, got 2; .*a newer zonebloom wrote it"):
         subject.open()
 
 

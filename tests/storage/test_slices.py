@@ -24,7 +24,7 @@ from tests.storage.test_locator import CountingStore
 from zonebloom.bloom.kernels import slices as kernels
 from zonebloom.bloom.split_block import rows_of_hash
 from zonebloom.bloom.zones import ZonePositions, ZoneTable, zone_schema
-from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
+from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices import layout as slice_layout
 from zonebloom.storage.slices import zone_runs
@@ -263,13 +263,6 @@ def test_headers_between_bodies_and_the_tail_are_checked(tmp_path, monkeypatch):
     assert SliceSegment(LocalStore(tmp_path), entry).verify()
     flip(path, starts[6] + 5, 0)
     with pytest.raises(CorruptIndexError, match="span 6"):
-        SliceSegment(LocalStore(tmp_path), entry)
-
-
-def test_a_newer_layout_is_refused(tmp_path, monkeypatch):
-    entry = write_slices(tmp_path, random_filters(3, 1))
-    monkeypatch.setattr(slice_layout, "_LAYOUT_VERSION", 1)
-    with pytest.raises(UnsupportedFormatError, match="newer zonebloom"):
         SliceSegment(LocalStore(tmp_path), entry)
 
 

@@ -54,6 +54,12 @@ def test_a_local_location_is_a_local_store(tmp_path):
 
 # --- the store --------------------------------------------------------------------------------------------------------
 
+
+@pytest.fixture
+def store(s3: Bucket):
+    return open_store(s3.url("x"), s3.options)
+
+
 NAMES = ["plain.arrow", "a b/ü%20%2E+?#&=.arrow", "columns/%2E%2e/x=1/雪.json", "~[]{}^|'\"<>!*()"]
 
 
@@ -80,8 +86,7 @@ def test_an_object_of_any_name_comes_back(s3: Bucket, name, folder):
         open_store(s3.url(folder), s3.options).size(name)
 
 
-def test_near_ranges_come_in_one_request_and_far_ones_at_once(s3: Bucket):
-    store = open_store(s3.url("x"), s3.options)
+def test_near_ranges_come_in_one_request_and_far_ones_at_once(s3: Bucket, store):
     data = np.random.default_rng(1).bytes(20 << 20)
     s3.put("x/one", data)
     ranges = [(0, 10), (250_000, 10), (10 << 20, 100), (0, 100), ((20 << 20) - 7, 7)]
@@ -177,8 +182,7 @@ def test_a_long_listing_takes_one_request_a_part_all_at_once(s3: Bucket):
     assert store.files("day=3", keys) == store.files("day=3") != {}
 
 
-def test_a_large_object_is_sent_in_parts_and_appears_whole(s3: Bucket):
-    store = open_store(s3.url("x"), s3.options)
+def test_a_large_object_is_sent_in_parts_and_appears_whole(s3: Bucket, store):
     data = np.random.default_rng(1).bytes(19 << 20)
     with s3.server.recorded() as requests, store.writing("one") as file:
         for at in range(0, len(data), 3 << 20):
@@ -204,8 +208,7 @@ def test_a_writer_may_use_its_memory_again(s3: Bucket):
     [("uploads=", "lose"), ("uploads=", "refuse")]
     + [(step, fault) for step in ("partNumber=2", "POST .*uploadId=") for fault in ("lose", "break", "refuse")],
 )
-def test_a_large_object_survives_bad_connections(s3: Bucket, step, fault):
-    store = open_store(s3.url("x"), s3.options)
+def test_a_large_object_survives_bad_connections(s3: Bucket, store, step, fault):
     assert store.list("") == []
     data = np.random.default_rng(1).bytes(19 << 20)
     with s3.server.failing(fault, at=step) as left, store.writing("one") as file:
@@ -249,16 +252,14 @@ def test_of_many_creators_one_wins(s3: Bucket):
     assert s3.get("x/one") == b"%d" % won.index(True)
 
 
-def test_a_create_whose_answer_was_lost_is_known_to_be_ours(s3: Bucket):
-    store = open_store(s3.url("x"), s3.options)
+def test_a_create_whose_answer_was_lost_is_known_to_be_ours(s3: Bucket, store):
     for data, is_ours in ((b"mine", True), (b"other", False)):
         with s3.server.failing("lose", at="PUT"):
             assert store.create("one", data) == is_ours
     assert s3.get("x/one") == b"mine"
 
 
-def test_throttling_and_broken_connections_pass(s3: Bucket):
-    store = open_store(s3.url("x"), s3.options)
+def test_throttling_and_broken_connections_pass(s3: Bucket, store):
     data = np.random.default_rng(1).bytes(10 << 20)
     s3.put("x/one", data)
     for read, expected in (
@@ -312,8 +313,7 @@ def test_a_missing_bucket_is_told(s3: Bucket, operation):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_refused_access_is_told(s3: Bucket, operation):
-    store = open_store(s3.url("x"), s3.options)
+def test_refused_access_is_told(s3: Bucket, store, operation):
     message = "access was refused; check the credentials"
     with s3.server.misbehaving(lambda *_: "deny"), pytest.raises(StorageError, match=message):
         OPERATIONS[operation](store)
