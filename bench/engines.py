@@ -26,8 +26,7 @@ import zonebloom as zb
 from bench.data import integers, uuids, write_files
 from bench.harness import Result, interleaved, scratch
 from zonebloom.engines.datafusion import register as register_in_datafusion
-from zonebloom.engines.duckdb import register as register_in_duckdb
-from zonebloom.engines.duckdb import relation, semi_join
+from zonebloom.engines.duckdb import register as register_in_duckdb, relation, semi_join
 from zonebloom.engines.polars import scan
 
 FILE_ROWS, GROUP_ROWS = 1_000_000, 125_000

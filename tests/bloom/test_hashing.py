@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.hashing import values as hashes_of_arrays

@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests import reference
 from zonebloom.bloom import kernels_in_numpy, split_block

@@ -6,8 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID, MAX_ROWS
 from zonebloom.bloom.selection import Bounds, Kind, RowRange, RowSelection

@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests import reference
 from zonebloom.bloom.sizing import MAX_BLOCKS, check_fpp, check_rows_per_zone, expected_fpp, num_blocks_for, putze_fpp

@@ -36,8 +36,7 @@ import zonebloom as zb
 from tests.engines.takers import TAKERS
 from tests.newer import need
 from zonebloom.engines.datafusion import register as register_in_datafusion
-from zonebloom.engines.duckdb import register as register_in_duckdb
-from zonebloom.engines.duckdb import relation, semi_join
+from zonebloom.engines.duckdb import register as register_in_duckdb, relation, semi_join
 from zonebloom.engines.polars import scan
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, UnsupportedTypeError
 from zonebloom.formats.parquet.file import DataFile

@@ -22,8 +22,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import zonebloom as zb
 from tests.depth import at_depth
@@ -32,8 +31,7 @@ from tests.fuzz.writers import by_datafusion, by_duckdb, write_pyarrow
 from tests.newer import has
 from zonebloom.errors import DataFileError
 from zonebloom.formats.lru_cache import LruCache
-from zonebloom.formats.parquet import footer as footers
-from zonebloom.formats.parquet import pages
+from zonebloom.formats.parquet import footer as footers, pages
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.stores.fingerprint import Fingerprint

@@ -24,9 +24,7 @@ from tests.fuzz.children import FindingError
 from tests.fuzz.conditions import Condition, Path, as_polars, as_sql, is_nan, literals_of, polars_column, quoted
 from tests.fuzz.sources import assert_same
 from tests.fuzz.writers import DUCKDB
-from zonebloom.engines import datafusion as in_datafusion
-from zonebloom.engines import duckdb as in_duckdb
-from zonebloom.engines import polars as in_polars
+from zonebloom.engines import datafusion as in_datafusion, duckdb as in_duckdb, polars as in_polars
 
 Data = zb.Index | pa.Table
 

@@ -30,8 +30,7 @@ from zonebloom.errors import ZoneBloomError
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.predicates import parse_predicate
-from zonebloom.predicates.arrow_pickle import UnreadableExpressionError, take_apart
-from zonebloom.predicates.arrow_pickle import _metadata as entries_of
+from zonebloom.predicates.arrow_pickle import UnreadableExpressionError, _metadata as entries_of, take_apart
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.stores.local_file import LocalFile
 

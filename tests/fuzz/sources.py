@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
-from pyiceberg import expressions as ice
-from pyiceberg import transforms
+from pyiceberg import expressions as ice, transforms
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.types import DoubleType, LongType

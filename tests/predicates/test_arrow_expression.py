@@ -16,15 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.depth import at_depth
 from tests.newer import need
 from zonebloom.errors import PredicateError
 from zonebloom.ground.reasons import ReasonCode
-from zonebloom.predicates import And, Condition, Equals, IsIn, IsNull, Not, Or, parse_predicate
-from zonebloom.predicates import arrow_pickle as et
+from zonebloom.predicates import And, Condition, Equals, IsIn, IsNull, Not, Or, arrow_pickle as et, parse_predicate
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.leaves import Piece
 from zonebloom.predicates.row_filter import to_expression

@@ -17,8 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from zonebloom.bloom.hashing import hash_values
 from zonebloom.ground.reasons import Reason, ReasonCode

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from tests.depth import at_depth
 from zonebloom.errors import ColumnNotFoundError, PredicateError

@@ -9,8 +9,7 @@ import logging
 import re
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from sqlglot import exp
 from sqlglot.parser import Parser
 from sqlglot.tokens import Tokenizer, TokenType

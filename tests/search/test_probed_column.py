@@ -9,8 +9,7 @@ from dataclasses import fields
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import zonebloom as zb
 from tests.depth import at_depth

@@ -17,8 +17,7 @@ from tests.depth import some
 from tests.newer import has
 from tests.spark.cluster import changed
 from tests.spark.rows import rows_of_each, shown, write
-from zonebloom.engines.spark import catalog
-from zonebloom.engines.spark import sql as queries
+from zonebloom.engines.spark import catalog, sql as queries
 from zonebloom.engines.spark.pushdown import implied
 from zonebloom.engines.spark.pushdown.implied import explained, implies, opaque
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError

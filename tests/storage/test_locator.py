@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.child import run_python
 from tests.depth import at_depth
@@ -22,9 +21,7 @@ from tests.fuzz.memory import MemoryStore, Objects
 from zonebloom.bloom import hashing
 from zonebloom.bloom.locator_pages import pair_bounds
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError
-from zonebloom.storage.locator import build as building
-from zonebloom.storage.locator import layout as locator_layout
-from zonebloom.storage.locator import merge as merging
+from zonebloom.storage.locator import build as building, layout as locator_layout, merge as merging
 from zonebloom.storage.locator.build import LocatorBuilder, LocatorParts
 from zonebloom.storage.locator.merge import merge_locators
 from zonebloom.storage.locator.reader import LocatorSegment

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.conftest import flip
 from tests.depth import at_depth
@@ -26,8 +25,7 @@ from zonebloom.bloom.split_block import rows_of_hash
 from zonebloom.bloom.zones import ZonePositions, ZoneTable, zone_schema
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slices import layout as slice_layout
-from zonebloom.storage.slices import zone_runs
+from zonebloom.storage.slices import layout as slice_layout, zone_runs
 from zonebloom.storage.slices.layout import FULL_GROUP, cut_into_groups, stride_for
 from zonebloom.storage.slices.reader import FEW_HASHES, SliceSegment
 from zonebloom.storage.slices.writer import SliceSegmentWriter

@@ -16,9 +16,7 @@ import pytest
 
 from tests.s3 import KEYS, Bucket
 from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError
-from zonebloom.stores import object as object_store
-from zonebloom.stores import object_client
-from zonebloom.stores import options as object_options
+from zonebloom.stores import object as object_store, object_client, options as object_options
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local import LocalStore
 from zonebloom.stores.locations import absolute

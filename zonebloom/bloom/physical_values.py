@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.hashing import hash_values, storage_type
 from zonebloom.bloom.sbbf import Sbbf
-from zonebloom.ground.arrow import parquet as pq
-from zonebloom.ground.arrow import plain_array
+from zonebloom.ground.arrow import parquet as pq, plain_array
 from zonebloom.ground.casts import widened
 from zonebloom.ground.errors import InvalidArgumentError, UnsupportedTypeError
 

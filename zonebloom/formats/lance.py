@@ -39,8 +39,7 @@ from zonebloom.stores.locations import absolute, is_url
 from zonebloom.stores.stored_file import ByteRange
 
 if TYPE_CHECKING:
-    from lance import LanceDataset as LanceTable
-    from lance import LanceFragment
+    from lance import LanceDataset as LanceTable, LanceFragment
     from numpy.typing import ArrayLike, NDArray
 
 _FOLDER = "fragments/"

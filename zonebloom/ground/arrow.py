@@ -36,8 +36,10 @@ class _Lazy:
 
 
 if TYPE_CHECKING:
-    from pyarrow import compute as compute  # noqa: PLC0414 - for others
-    from pyarrow import parquet as parquet  # noqa: PLC0414 - for others
+    from pyarrow import (
+        compute as compute,  # noqa: PLC0414 - for others
+        parquet as parquet,  # noqa: PLC0414 - for others
+    )
 else:
     compute = _Lazy("pyarrow.compute")
     parquet = _Lazy("pyarrow.parquet")

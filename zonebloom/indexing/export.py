@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.bloom.zones import BlockFilters, zone_schema
-from zonebloom.ground.arrow import compute as pc
-from zonebloom.ground.arrow import from_numpy
+from zonebloom.ground.arrow import compute as pc, from_numpy
 from zonebloom.ground.errors import CorruptIndexError, IndexNotFoundError, StaleIndexError, Words
 from zonebloom.search.zone_table import ZoneTable
 from zonebloom.storage.fragments import is_in_runs

@@ -23,8 +23,7 @@ from zonebloom.bloom.hashing import lance_supports
 from zonebloom.bloom.zones import ZONE_FIELDS, ZoneTable
 from zonebloom.formats.lance import LanceDataset, LanceSnapshot, explained, fragment_path, lance_library
 from zonebloom.formats.lance_index import BLOOM_DETAILS, lance_indexes, segment_location
-from zonebloom.ground.arrow import compute as pc
-from zonebloom.ground.arrow import from_numpy
+from zonebloom.ground.arrow import compute as pc, from_numpy
 from zonebloom.ground.errors import (
     ConcurrentCommitError,
     DataFileError,

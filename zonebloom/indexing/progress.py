@@ -42,8 +42,7 @@ def _listener(progress: bool | Callable[[Progress], None], total_rows: int) -> I
     if callable(progress):
         yield progress
         return
-    from rich import console as rich_console  # noqa: PLC0415 - loaded only for a bar
-    from rich import progress as bars  # noqa: PLC0415 - as above
+    from rich import console as rich_console, progress as bars  # noqa: PLC0415 - loaded only for a bar
 
     columns = (
         bars.TextColumn("[bold]{task.description}"),

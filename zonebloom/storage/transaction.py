@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.formats import DatasetSnapshot
-from zonebloom.formats import hive as partitions
+from zonebloom.formats import DatasetSnapshot, hive as partitions
 from zonebloom.formats.schema_evolution import unified
 from zonebloom.ground.errors import ConcurrentCommitError
 from zonebloom.storage.fragments import Fragment, FragmentListEntry, FragmentTable, is_in_runs, write_fragments

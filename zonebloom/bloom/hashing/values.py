@@ -14,8 +14,7 @@ import pyarrow as pa
 from zonebloom.bloom.hashing.buffers import fixed_buffers, stored_array, validity_of, variable_buffers
 from zonebloom.bloom.hashing.types import hash_plan
 from zonebloom.bloom.numba_loading import is_worth_loading, kernels_to_read
-from zonebloom.ground.arrow import compute as pc
-from zonebloom.ground.arrow import distinct
+from zonebloom.ground.arrow import compute as pc, distinct
 from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

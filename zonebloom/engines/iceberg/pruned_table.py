@@ -11,8 +11,7 @@ from copy import copy
 from typing import Any, Self
 
 import pyarrow as pa
-from pyiceberg.expressions import And, BooleanExpression, BoundEqualTo, BoundIn, BoundIsNull, Or
-from pyiceberg.expressions import visitors as ice
+from pyiceberg.expressions import And, BooleanExpression, BoundEqualTo, BoundIn, BoundIsNull, Or, visitors as ice
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask, Table

@@ -12,8 +12,7 @@ import pyarrow as pa
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.formats.iceberg.errors import explained
 from zonebloom.formats.iceberg.locations import relative_path
-from zonebloom.ground.arrow import distinct
-from zonebloom.ground.arrow import parquet as pq
+from zonebloom.ground.arrow import distinct, parquet as pq
 from zonebloom.ground.errors import DataFileError, first_line
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from zonebloom.ground.errors import DataFileError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile as LoggedFile
-    from pyiceberg.manifest import ManifestEntry
+    from pyiceberg.manifest import DataFile as LoggedFile, ManifestEntry
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
 

@@ -30,8 +30,7 @@ from zonebloom.formats.parquet.fields import Chunk, FileMeta, Group, Meta
 from zonebloom.formats.parquet.file import DataFile, has_column
 from zonebloom.formats.parquet.row_groups import plain_chunk, plain_fields
 from zonebloom.formats.parquet.thrift import ThriftError
-from zonebloom.ground.arrow import compute as pc
-from zonebloom.ground.arrow import distinct
+from zonebloom.ground.arrow import compute as pc, distinct
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     DataFileError,

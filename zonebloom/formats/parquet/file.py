@@ -11,8 +11,7 @@ import pyarrow as pa
 from zonebloom.bloom import hashing
 from zonebloom.formats.parquet.described_file import DescribedFile
 from zonebloom.formats.parquet.fields import Meta
-from zonebloom.ground.arrow import parquet as pq
-from zonebloom.ground.arrow import taken, without_views
+from zonebloom.ground.arrow import parquet as pq, taken, without_views
 from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.ranges import coalesced
