@@ -109,6 +109,17 @@ def test_scan_writes_files(lake, run, tmp_path, ending):
     assert read(tmp_path / f"out{ending}").drop_columns("amount").equals(expected)
 
 
+@pytest.mark.parametrize("ending", [".arrow", ".parquet"])
+def test_scan_writes_views_within_structs(run, tmp_path, ending):
+    """pyarrow 26 writes them to Parquet from their first row on alone."""
+    views = pa.array([{"text": str(number)} for number in range(300)], pa.struct([("text", pa.string_view())]))
+    (tmp_path / "lake").mkdir()
+    pq.write_table(pa.table({"id": range(300), "s": views}), tmp_path / "lake/part-0.parquet")
+    assert run("build", tmp_path / "lake", "-c", "id").code == 0
+    assert run("scan", tmp_path / "lake", "-w", "id > 5", "-o", tmp_path / f"out{ending}").code == 0
+    assert read(tmp_path / f"out{ending}")["s"].to_pylist() == views.to_pylist()[6:]
+
+
 def read(path: Path) -> pa.Table:
     if path.suffix == ".parquet":
         return pq.read_table(path)

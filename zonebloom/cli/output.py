@@ -149,16 +149,20 @@ def _write_binary(reader: pa.RecordBatchReader, path: Path, ending: str) -> int:
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-    num_rows = 0
+    from zonebloom.ground.arrow import schema_without_views  # noqa: PLC0415 - as above
+
+    num_rows, schema = 0, reader.schema
     with contextlib.ExitStack() as opened:
         if ending == ".parquet":
+            plain_types = schema_without_views(schema)  # pyarrow 26 writes no views within structs
+            schema = plain_types.with_metadata(schema.metadata)
             plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
-            writer = opened.enter_context(pq.ParquetWriter(path, reader.schema, **plain))
+            writer = opened.enter_context(pq.ParquetWriter(path, schema, **plain))
         else:
             sink = opened.enter_context(pa.OSFile(str(path), "wb"))
-            writer = opened.enter_context(pa.ipc.new_file(sink, reader.schema))
+            writer = opened.enter_context(pa.ipc.new_file(sink, schema))
         for batch in reader:
-            writer.write_batch(batch)
+            writer.write_batch(batch if batch.schema == schema else batch.cast(schema))
             num_rows += batch.num_rows
     return num_rows
 
