@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import sqlglot.errors
 from sqlglot import exp
@@ -42,6 +42,7 @@ _TOO_DEEP = f"a condition must nest at most {MAX_DEPTH} levels deep, and {_MAX_C
 class _Tokenizer(Tokenizer):
     IDENTIFIERS = ['"', "`"]  # noqa: RUF012 -- sqlglot declares it so
     HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012 -- sqlglot declares it so
+    COMMANDS: ClassVar[set[Any]] = set()  # a column may be named `show`
 
 
 class _Sql(Dialect):
@@ -103,7 +104,7 @@ def _sql_predicate(text: str) -> Predicate:
 
 
 def _parsed(text: str) -> Predicate:
-    trees = _Sql().parse(text)
+    trees = _Sql().parse_into(exp.Condition, text)  # a statement would begin with a column `comment`
     if len(trees) != 1 or trees[0] is None:
         raise sqlglot.errors.SqlglotError(f"it must be one condition, got {len(trees)}")
     return SqlReader().predicate(trees[0])

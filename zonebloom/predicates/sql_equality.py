@@ -15,12 +15,11 @@ from zonebloom.predicates.leaves import Equals
 _EQUALITY = re.compile(r" *([a-z_][a-z0-9_]*) *= *(?:(-?[0-9]{1,40})|'([^'\\]*)') *", re.ASCII | re.IGNORECASE)
 SPECIAL = frozenset(
     """
-    alter analyze and any as begin between cache call case comment commit connect_by_root copy create cross
-    current_catalog current_date current_time current_timestamp current_user delete desc describe distinct drop else
-    except execute explain false fetch for from glob grant having if ilike in inner insert intersect into join kill
-    lateral like load localtime localtimestamp merge not notnull null on optimize or out outer partitioned_by pivot
-    pragma prepare qualify regexp rename returning revoke rlike rollback select session_user set show straight_join
-    tablesample then true truncate uncache union unpivot update use using vacuum when where with xor
+    alter and any as between case connect_by_root create cross current_catalog current_date current_time
+    current_timestamp current_user distinct drop else except false fetch for from glob grant having if ilike in inner
+    insert intersect into join lateral like localtime localtimestamp not notnull null on or outer partitioned_by qualify
+    regexp returning revoke rlike rollback select session_user straight_join tablesample then true uncache union using
+    when where with xor
     """.split()  # noqa: SIM905 - a list with quotes would fill a page
 )
 """Words that the parser does not read as plain names; a test compares them with the parser's own list."""
