@@ -19,16 +19,12 @@ import zonebloom as zb
 from tests import lance_log
 from tests.fuzz.children import FindingError
 from tests.fuzz.columns import KINDS, NAMES, Column
-from tests.fuzz.conditions import as_sql, literal
+from tests.fuzz.conditions import as_sql, literal, spark_quoted
 from tests.fuzz.sources import Placed, Row, Source, assert_same
 from zonebloom.errors import IndexExistsError, InvalidArgumentError, StaleIndexError, UnsupportedTypeError
 from zonebloom.lance import audit_lance
 
 _OFFSET = (1 << 32) - 1
-
-
-def _quoted(name: str) -> str:
-    return f"`{name}`"
 
 
 class Lance(Source):
@@ -108,7 +104,7 @@ class Lance(Source):
         if leaves.get(name) in ("int64", "int32", "text", "date"):
             values = {KINDS[leaves[name]][1](self.chance) for _ in range(4)}
             for value in values - {-(2**63)}:  # which pylance 14 reads as a double
-                where = f"{_quoted(name)} = {literal(value)}"
+                where = f"{spark_quoted(name)} = {literal(value)}"
                 rows = self.table.to_table(filter=where).to_pylist()
                 wanted: list[Row] = [row for _, _, row in self.rows() if row[name] == value]
                 assert_same(rows, wanted, f"Lance, asked for {where},")
@@ -122,7 +118,7 @@ class Lance(Source):
         lance.write_dataset(self.some(self.columns, at_least=5), self.table, mode="overwrite", **self.options)
 
     def _where(self) -> str:
-        return as_sql(self.condition(), (_quoted, literal))
+        return as_sql(self.condition(), (spark_quoted, literal))
 
     def _delete(self) -> None:
         self.table.delete(self._where())

@@ -249,13 +249,8 @@ class Delta(Source):
     REFUSALS = (DeltaError, ValueError)
 
     def __init__(self, folder: Folder, chance: random.Random, columns: list[Column]) -> None:
-        kinds, barred = {"uint64", "dictionary"}, set(" ,;{}()\n\t=")
-        columns = [
-            replace(column, name="".join(letter for letter in column.name if letter not in barred))
-            for column in columns
-            if column.kind not in kinds and not kinds & {kind for _, kind in column.fields}
-        ]
-        unique = {column.name.casefold(): _with_fields(column, barred) for column in columns}
+        columns = [_with_names(column, dict.fromkeys(map(ord, " ,;{}()\n\t="))) for column in _storable(columns)]
+        unique = {column.name.casefold(): column for column in columns}
         super().__init__(folder, chance, [Column("id", "int32"), *unique.values()])
         barred_kinds = ("struct", "list", "bytes", "decimal")  # deltalake 1.6 writes -2.25 into a path as -2.-25
         plain_names = [value.name for value in unique.values() if value.kind not in barred_kinds]
@@ -368,9 +363,16 @@ class Delta(Source):
         DeltaTable(self.root).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
 
 
-def _with_fields(column: Column, barred: set[str]) -> Column:
-    fields = ((name.translate(dict.fromkeys(map(ord, barred))), kind) for name, kind in column.fields)
-    return replace(column, fields=tuple(fields))
+def _with_names(column: Column, letters: dict[int, None]) -> Column:
+    """The column without these letters in its names."""
+    fields = tuple((name.translate(letters), kind) for name, kind in column.fields)
+    return replace(column, name=column.name.translate(letters), fields=fields)
+
+
+def _storable(columns: list[Column]) -> list[Column]:
+    """Columns of types that Delta and Iceberg have."""
+    kinds = {"uint64", "dictionary"}
+    return [column for column in columns if not kinds & {column.kind, *(kind for _, kind in column.fields)}]
 
 
 # --- Iceberg ----------------------------------------------------------------------------------------------------------
@@ -423,11 +425,7 @@ class Iceberg(Source):
     )
 
     def __init__(self, folder: Folder, chance: random.Random, columns: list[Column]) -> None:
-        kinds = {"uint64", "dictionary"}
-        columns = [
-            column for column in columns if column.kind not in kinds and not kinds & {kind for _, kind in column.fields}
-        ]
-        columns = [replace(column, kind="int32") if column.kind == "int8" else column for column in columns]
+        columns = [replace(column, kind="int32") if column.kind == "int8" else column for column in _storable(columns)]
         super().__init__(folder, chance, [Column("id", "int32"), *columns])
         self.folder, self.number = folder, 0
         self.catalog = RacingCatalog("fuzz", uri="sqlite:///:memory:", warehouse=(folder / "warehouse é").as_uri())

@@ -10,6 +10,7 @@ from typing import Any
 import datafusion
 import duckdb
 import fastparquet
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,12 @@ from tests.newer import has
 DUCKDB = duckdb.connect(config={"threads": "1"})
 
 
+_NULLABLE = {
+    pa.int64(): pd.Int64Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int8(): pd.Int8Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+}
 CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
 
 
@@ -101,20 +108,6 @@ def write_fastparquet(table: pa.Table, path: Folder, chance: random.Random) -> N
         write_index=False,
         stats=True,
     )
-
-
-def _nullable() -> dict[pa.DataType, Any]:
-    import pandas as pd
-
-    return {
-        pa.int64(): pd.Int64Dtype(),
-        pa.int32(): pd.Int32Dtype(),
-        pa.int8(): pd.Int8Dtype(),
-        pa.bool_(): pd.BooleanDtype(),
-    }
-
-
-_NULLABLE = _nullable()
 
 
 def writers_of(columns: list[Column], num_rows: int) -> list[Callable[[pa.Table, Folder, random.Random], None]]:

@@ -174,21 +174,19 @@ def test_one_file_and_a_list_of_files(s3: Bucket, flat_lake: Lake):
     url = s3.upload(flat_lake.root, "a b")
     of_file = zb.build_index(f"{url}/part-0.parquet", "user_id", storage_options=s3.options)
     assert of_file.location == f"{url}/_part-0.parquet.zonebloom"
-    assert_finds(
-        zb.open_index(f"{url}/part-0.parquet", storage_options=s3.options),
-        flat_lake.table[:5000],
-        some_keys(flat_lake)[:1],
-    )
+    opened = zb.open_index(f"{url}/part-0.parquet", storage_options=s3.options)
+    assert_finds(opened, flat_lake.table[:5000], some_keys(flat_lake)[:1])
     files = [f"{url}/part-2.parquet", f"{url}/part-0.parquet"]
     several = zb.build_index(files, "user_id", index=s3.url("index"), storage_options=s3.options)
     table = pa.concat_tables([flat_lake.table[:5000], flat_lake.table[8000:]])
     assert_finds(several, table, [key_of(flat_lake, 17), key_of(flat_lake, 8000)])
-    with pytest.raises(DataFileError, match="each path of a list must be a file"):
-        zb.build_index([*files, f"{url}/none.parquet"], "user_id", index=s3.url("i"), storage_options=s3.options)
-    with pytest.raises(InvalidArgumentError, match="all be local or all be URLs"):
-        zb.build_index([*files, flat_lake.root / "part-0.parquet"], "user_id", index=s3.url("i"))
-    with pytest.raises(InvalidArgumentError, match="index must name a folder"):
-        zb.build_index(files, "user_id", storage_options=s3.options)
+    for error, told, more, index in (
+        (DataFileError, "each path of a list must be a file", [f"{url}/none.parquet"], s3.url("i")),
+        (InvalidArgumentError, "all be local or all be URLs", [flat_lake.root / "part-0.parquet"], s3.url("i")),
+        (InvalidArgumentError, "index must name a folder", [], None),
+    ):
+        with pytest.raises(error, match=told):
+            zb.build_index([*files, *more], "user_id", index=index, storage_options=s3.options)
 
 
 def test_lakes_that_others_write(s3: Bucket):
