@@ -241,6 +241,8 @@ def test_what_cannot_be_joined_is_refused(spark, lake, tmp_path):
         (ColumnNotFoundError, "row", lambda: join(numbers.withColumnRenamed("id", "row"), "row")),
         (ColumnNotFoundError, "the big side", lambda: zb.prune_join(path, numbers.toDF("s.a"), "s.a")),
         (InvalidArgumentError, "columns must be one or more names", lambda: zb.read(path, columns=3)),
+        (InvalidArgumentError, "a data set must be a path, a table or a DataFrame", lambda: zb.search(small.key, "1")),
+        (InvalidArgumentError, "keys must be a DataFrame or values", lambda: zb.read(path).where_in("key", small.key)),
         (InvalidArgumentError, "system_path must be a path", lambda: ZoneBloom(spark, system_path=3)),
         (
             InvalidArgumentError,

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from zonebloom.engines.spark.pushdown.implied import explained, logical_plans
 from zonebloom.engines.spark.pushdown.names import resolves
@@ -87,6 +87,8 @@ class Catalog:
 
         A text with a slash is a path, and so is the name of a file or folder.
         """
+        if isinstance(given, Column):  # it has each attribute by which a table is known
+            raise InvalidArgumentError("a data set must be a path, a table or a DataFrame", got=f"{given!r:.80}")
         if not isinstance(given, str) or "/" in given or os.path.exists(given):  # noqa: PTH110 - never raises
             return given
         with contextlib.suppress(PySparkException):  # a text that is not a name
@@ -96,7 +98,9 @@ class Catalog:
 
     def named(self, given: Any) -> Any:
         """The place of the index named `given` in the system path; otherwise as `source`."""
-        place = self.place(given) if isinstance(given, (str, os.PathLike)) else given
+        if not isinstance(given, (str, os.PathLike)):
+            return self.source(given)
+        place = self.place(given)
         return self.source(given) if place == given else place
 
     def data_set(self, given: Any) -> Any:
@@ -108,7 +112,7 @@ class Catalog:
             A DataFrame scans no files, or other files than those of its table's current version.
         """
         source = self.named(given)
-        return self._data_set_of(_files_of(source)) if hasattr(source, "inputFiles") else given
+        return self._data_set_of(_files_of(source)) if isinstance(source, DataFrame) else given
 
     def _data_set_of(self, files: list[str]) -> Any:
         """The folder or table with just these files; otherwise the files themselves."""
@@ -152,7 +156,7 @@ class Catalog:
                 _check_is_there(source, error)
                 raise
         options["dataset"], place = source, self.place(index)
-        if hasattr(source, "inputFiles"):
+        if isinstance(source, DataFrame):
             files = _files_of(source)
             options["dataset"] = dataset = self._data_set_of(files)
             if index is None:  # also of one file in an indexed folder, and of a folder of one indexed file
@@ -339,7 +343,7 @@ def check_batch(frame: Any) -> None:
     InvalidArgumentError
         `frame` is streaming, or something else.
     """
-    if not hasattr(frame, "sparkSession"):
+    if not isinstance(frame, DataFrame):
         raise InvalidArgumentError("a DataFrame of Spark must be given", got=type(frame).__name__)
     if frame.isStreaming:
         raise InvalidArgumentError(
@@ -364,7 +368,7 @@ def check_is_read_by_spark(dataset: Dataset, source: Any) -> None:
             got=f"the Lance table {dataset.location}",
             do="read it by open_index(path).to_table(...), or export its index to Lance for Lance's connector",
         )
-    if hasattr(source, "inputFiles") and not isinstance(dataset, ParquetDataset):
+    if isinstance(source, DataFrame) and not isinstance(dataset, ParquetDataset):
         raise InvalidArgumentError(
             "a Delta or Iceberg table must be read by its path, or as a DeltaTable or a pyiceberg Table",
             got="a DataFrame or a name of Spark's, which may be of another version or branch",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DecimalType, StructField
 
 from zonebloom.engines.spark.catalog import check_batch
@@ -97,7 +97,11 @@ def collected(column: str, keys: Any) -> pa.Array:
 
     Design: docs/design/spark-reads.md#keys
     """
-    if hasattr(keys, "mapInArrow"):
+    if isinstance(keys, Column):
+        raise InvalidArgumentError(
+            "keys must be a DataFrame or values", got=f"{keys!r:.80}", do="select it from its frame"
+        )
+    if isinstance(keys, DataFrame):
         names = keys.columns
         name = names[0] if len(names) == 1 else column
         if not resolves(keys, name):

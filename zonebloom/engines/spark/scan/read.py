@@ -50,7 +50,7 @@ def lake_of(
     """See `ZoneBloom.read`."""
     spark, source = catalog.spark, catalog.source(path)
     first = catalog.opened(source, index)
-    data, frame = first.data, source if hasattr(source, "inputFiles") else None
+    data, frame = first.data, source if isinstance(source, DataFrame) else None
     check_is_read_by_spark(data, source)
 
     def reopen() -> Index:
