@@ -329,9 +329,13 @@ def test_settings_of_the_parser_lose_no_row(spark, tmp_path):
     texts = ["b", "it's", "its", "x\n", "x\\n", "1", "01", "B", "n", "x", "is", "xn"]
     rows = ({"a": [text], "b": [text if number % 2 else "b"]} for number, text in enumerate(texts))
     indexed(tmp_path, dict(enumerate(rows)), ["a", "b"])
+    lake, plain = ZoneBloom(spark).read(str(tmp_path)), plain_read(spark, tmp_path)
     for number, (setting, value, condition) in enumerate(SETTINGS):
-        with changed(spark, setting, value):
-            assert_as_plain(spark, tmp_path, [condition], *(way for way in WAYS[:3] if way != WAYS[number % 3]))
+        ways = [way for way in WAYS[:3] if way != WAYS[number % 3]]
+        with changed(spark, setting, value):  # some conditions end in a comment, so each is a text of its own
+            frames = [plain.where(condition), *(lake.where(condition, method=way) for way in ways)]
+            expected, *actual = rows_of_each(frames)
+        assert actual == [expected] * 2, (setting, value, condition, ways)
 
 
 def test_a_column_whose_name_may_be_a_function_loses_no_row(spark, tmp_path):
