@@ -275,7 +275,7 @@ def _first_rows(reader: pq.ParquetFile, num_rows: int) -> pa.Table:
         num_missing -= batch.num_rows
         if num_missing <= 0:
             break
-    return pa.Table.from_batches(batches, reader.schema_arrow)
+    return pa.Table.from_batches(batches, None if batches else reader.schema_arrow)
 
 
 def _column_chunk(pages: PageMap, num_rows: int, position: int, dictionary_bytes: int, data_bytes: int) -> bytes:
