@@ -34,7 +34,7 @@ from tests.s3 import Bucket, Request
 from zonebloom.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, StorageError
 from zonebloom.formats.lru_cache import LruCache
 from zonebloom.formats.parquet import footer as footers
-from zonebloom.search import scan
+from zonebloom.search import scan, tasks
 from zonebloom.stores import object_file
 from zonebloom.stores.object_client import ObjectClient
 from zonebloom.stores.store import ROUND_BYTES
@@ -524,7 +524,7 @@ def test_a_row_group_is_fetched_with_the_footer_where_it_is_expected(s3: Bucket,
     assert len(sink.getvalue()) > ROUND_BYTES
     index = located(s3, sink.getvalue(), 2000)
     if not is_right:
-        monkeypatch.setattr(scan, "_PAGES_START", 1 << 20)
+        monkeypatch.setattr(tasks, "_PAGES_START", 1 << 20)
     counts = []
     for row in (0, 99_999, 185_000):
         monkeypatch.setattr(footers, "_KEPT", LruCache(0, lambda _: 0))
