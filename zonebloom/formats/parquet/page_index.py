@@ -29,11 +29,6 @@ _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGES = 0, 2, (0, 3)
 DICTIONARY_ENCODINGS = frozenset({2, 8})
 """PLAIN_DICTIONARY and RLE_DICTIONARY: a page has numbers of values on the dictionary page."""
 _MAX_INDEX_BYTES = 1 << 24
-_LOCATION = bytes([0x16, 0x15, 0x16, 0x00])
-"""A written PageLocation without its numbers: the heads of its three fields, and its end."""
-_CONTINUED = 0x80
-"""A byte of a number is followed by one more if it is at least this."""
-_MAX_NUMBER_BYTES = 9
 _COUNT_BYTES = 64
 """Bytes from the beginning of a page's header in which its number of values is."""
 _HEADER_BYTES, _MAX_HEADER_BYTES = 1 << 8, 1 << 20
@@ -161,41 +156,13 @@ def _index_span(footer: Footer, chunk: dict[int, Any]) -> tuple[int, int] | None
 
 
 def _locations(blob: bytes) -> NDArray[np.int64] | None:
-    """Offset, size and first row of each page, shape (pages, 3), of an OffsetIndex; None if `blob` is no OffsetIndex.
-
-    Each number and each head of a field ends with a byte below 128. So a location is 7 runs of bytes, which NumPy finds
-    for all pages together.
-    """
+    """Offset, size and first row of each page, shape (pages, 3), of an OffsetIndex; None if it is none."""
     try:
-        first = thrift.find_field(blob, 0, 1)
-        if first is None:
-            return None
-        size, kind, first = thrift.read_list_header(blob, first)
-    except ThriftError:
+        pages = thrift.read_struct(blob)[0][1]
+        locations = np.array([(page[1], page[2], page[3]) for page in pages])
+    except (ThriftError, LookupError, TypeError, ValueError):
         return None
-    data = np.frombuffer(blob, np.uint8)[first:]
-    ends = np.flatnonzero(data < _CONTINUED)[: 7 * size]
-    if kind != thrift.STRUCT or not size or len(ends) != 7 * size:
-        return None
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    firsts, lasts = starts.reshape(-1, 7), ends.reshape(-1, 7)
-    heads = lasts[:, ::2]
-    if not ((firsts[:, ::2] == heads).all() and (data[heads] == np.frombuffer(_LOCATION, np.uint8)).all()):
-        return None
-    return _numbers(data, firsts[:, 1::2], lasts[:, 1::2])
-
-
-def _numbers(data: NDArray[np.uint8], firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """The numbers in `data[firsts .. lasts]`, 7 bits a byte with the sign in the last bit; None if one is negative."""
-    num_bytes = int((lasts - firsts).max()) + 1
-    if num_bytes > _MAX_NUMBER_BYTES:
-        return None
-    values = np.zeros(firsts.shape, np.int64)
-    for index in range(num_bytes):
-        places = firsts + index
-        bits = data[np.minimum(places, lasts)].astype(np.int64) & 0x7F
-        values |= np.where(places <= lasts, bits << (7 * index), 0)
-    return None if (values & 1).any() else values >> 1
+    return locations if locations.dtype == np.int64 and (locations >= 0).all() else None
 
 
 def _checked_map(chunk: ChunkMeta, locations: NDArray[np.int64]) -> PageMap | None:
