@@ -27,11 +27,7 @@ from numba import njit
 from zonebloom.bloom.kernels import HAS_FAST_VECTORS
 from zonebloom.bloom.kernels.sbbf import filter_check
 from zonebloom.bloom.kernels.xxh64 import hash_variable
-from zonebloom.bloom.kernels.zones import (
-    insert_dictionary_into_zones,
-    insert_fixed_into_zones,
-    insert_variable_into_zones,
-)
+from zonebloom.bloom.kernels.zones import insert_into_zones
 from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.bloom.split_block import measured_fpp
 
@@ -193,8 +189,8 @@ def int64_case(num_rows: int, random: np.random.Generator, c: Any) -> Case:
     keys = random.integers(0, 1 << 63, num_rows, dtype=np.uint64)
     valid = counts(num_rows)
     contenders = {
-        "ours": lambda filters: insert_fixed_into_zones(
-            filters, valid, keys.view(np.uint8), 8, num_rows=num_rows, rows_per_zone=ROWS_PER_ZONE
+        "ours": lambda filters: insert_into_zones(
+            "fixed", filters, valid, (keys.view(np.uint8), 8), num_rows=num_rows, rows_per_zone=ROWS_PER_ZONE
         ),
         "plain Numba": lambda filters: plain_int64(keys, filters),
     }
@@ -209,8 +205,8 @@ def string_case(name: str, lengths: np.ndarray, random: np.random.Generator, c: 
     data = np.frombuffer(b"0123456789abcdef", np.uint8)[random.integers(0, 16, offsets[-1] + 64)]
     valid = counts(num_rows)
     contenders = {
-        "ours": lambda filters: insert_variable_into_zones(
-            filters, valid, data, offsets, num_rows=num_rows, rows_per_zone=ROWS_PER_ZONE
+        "ours": lambda filters: insert_into_zones(
+            "variable", filters, valid, (data, offsets), num_rows=num_rows, rows_per_zone=ROWS_PER_ZONE
         ),
         "plain Numba": lambda filters: plain_strings(data, offsets, filters),
     }
@@ -228,7 +224,7 @@ def dictionary_case(num_rows: int, random: np.random.Generator, c: Any) -> Case:
 
     def ours(filters: np.ndarray) -> None:
         keys = hash_variable(data, offsets), indexes.view(np.uint32)
-        insert_dictionary_into_zones(filters, valid, *keys, num_rows=num_rows, rows_per_zone=ROWS_PER_ZONE)
+        insert_into_zones("dictionary", filters, valid, keys, num_rows=num_rows, rows_per_zone=ROWS_PER_ZONE)
 
     contenders = {"ours": ours, "plain Numba": lambda filters: plain_dictionary(data, offsets, indexes, filters)}
     if c:

@@ -44,9 +44,9 @@ CALLS = [
     of(sbbf.check_zones, "offsets hashes", data=octets(128), offsets=ENDS, hashes=HASHES),
     of(sbbf.check_hashes, "offsets hashes", data=octets(128), offsets=ENDS, hashes=HASHES, live=TWO > 0),
     of(sbbf.count_distinct, "hashes", hashes=HASHES),
-    of(zones.insert_fixed_into_zones, "", "filters valid_counts", data=octets(128), width=8, **ROWS),
-    of(zones.insert_variable_into_zones, "", "filters valid_counts", data=octets(16), offsets=np.arange(17), **ROWS),
-    of(zones.insert_dictionary_into_zones, "", "filters", hashes=TWO, indexes=words(16) + np.uint32(1), **ROWS),
+    of(zones.insert_into_zones, "", "filters valid_counts", layout="fixed", keys=(octets(128), 8), **ROWS),
+    of(zones.insert_into_zones, layout="variable", keys=(octets(16), np.arange(17)), **ROWS),
+    of(zones.insert_into_zones, layout="dictionary", keys=(TWO, words(16) + np.uint32(1)), **ROWS),
     of(slices.slice_zones, "filters", "out", filters=words(9, 2, 8), out=octets(512, 2), first_zone=0),
     of(slices.unslice_zones, "out", "out", rows=octets(512, 2), out=words(9, 2, 8), first_zone=0),
     of(slices.probe_rows, "hashes", "out", rows=octets(512, 2), hashes=HASHES, num_zones=9, out=octets(2)),
@@ -72,6 +72,11 @@ def others(name, value, free, written):
     """What does not fit in the place of an argument."""
     if isinstance(value, int):
         return [] if name == "first_row" else [-1, 1 << 40]
+    if isinstance(value, tuple):
+        wrong = [(place, other) for place, part in enumerate(value) for other in others("", part, free, written)]
+        return [(*value[:place], other, *value[place + 1 :]) for place, other in wrong]
+    if isinstance(value, str):
+        return []
     signed = np.uint8 if value.dtype == np.bool_ else f"i{value.itemsize}" if value.dtype.kind == "u" else "f4"
     read_only = value.copy()
     read_only.flags.writeable = False

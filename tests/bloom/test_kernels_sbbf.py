@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -63,8 +64,7 @@ def hashes_of(keys):
 
 
 def kernel_of(layout):
-    kinds = {"f": zones.insert_fixed_into_zones, "d": zones.insert_dictionary_into_zones}
-    return kinds.get(layout[0], zones.insert_variable_into_zones)
+    return partial(zones.insert_into_zones, {"f": "fixed", "d": "dictionary"}.get(layout[0], "variable"))
 
 
 LAYOUTS = ["fixed1", "fixed2", "fixed4", "fixed8", "fixed16", "string32", "string64", "uuid32", "dictionary"]
@@ -83,7 +83,7 @@ def test_zones_equal_the_reference(layout, has_nulls, num_rows, rows_per_zone):
     )
     filters, valid_counts = garbage(len(expected), 5)
     options = {"num_rows": num_rows, "rows_per_zone": rows_per_zone, "validity_offset": 3 if has_nulls else 0}
-    kernel_of(layout)(filters, valid_counts, *arguments(0, num_rows), validity=validity, **options)
+    kernel_of(layout)(filters, valid_counts, arguments(0, num_rows), validity=validity, **options)
     assert filters.tolist() == expected
     assert valid_counts.tolist() == expected_counts
 
@@ -92,10 +92,9 @@ def test_no_rows_change_nothing():
     filters, valid_counts = garbage(2, 4)
     before = filters.copy()
     nothing = np.empty(0, np.uint8)
-    zones.insert_fixed_into_zones(filters, valid_counts, nothing, 8, num_rows=0, rows_per_zone=10)
     no_texts, no_values = (nothing, np.zeros(1, np.int32)), (np.empty(0, np.uint64), np.empty(0, np.uint32))
-    zones.insert_variable_into_zones(filters, valid_counts, *no_texts, num_rows=0, rows_per_zone=10, first_fill=3)
-    zones.insert_dictionary_into_zones(filters, valid_counts, *no_values, num_rows=0, rows_per_zone=10)
+    for layout, keys in (("fixed", (nothing, 8)), ("variable", no_texts), ("dictionary", no_values)):
+        kernel_of(layout)(filters, valid_counts, keys, num_rows=0, rows_per_zone=10, first_fill=3)
     assert np.array_equal(filters, before)
     assert valid_counts.tolist() == [7, 7]
 

@@ -88,43 +88,42 @@ def _zone_kernel(name: str, hash_batch: Callable[..., None]) -> Callable[..., No
     return kernel(insert_into_zones)
 
 
-_insert_fixed = _zone_kernel("insert_fixed_into_zones", hash_fixed_batch)
-_insert_variable = _zone_kernel("insert_variable_into_zones", hash_variable_batch)
-_insert_dictionary = _zone_kernel("insert_dictionary_into_zones", _gather_batch)
+def _fixed_keys(num_rows: int, data: npt.NDArray[np.uint8], width: int) -> tuple[Any, ...]:
+    check_array("data", data, np.uint8)
+    check_range("width", width, 1, 1 << 31)
+    check_range("num_rows", num_rows, 0, len(data) // width)
+    return data, len(data), 0, width
 
 
-def _insert(
-    kernel_: Callable[..., None],
+def _variable_keys(
+    num_rows: int, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]
+) -> tuple[Any, ...]:
+    check_array("data", data, np.uint8)
+    check_offsets(data, offsets, num_rows)
+    return data, len(data), offsets, offsets.itemsize
+
+
+def _dictionary_keys(num_rows: int, hashes: npt.NDArray[np.uint64], indexes: npt.NDArray[np.uint32]) -> tuple[Any, ...]:
+    check_array("hashes", hashes, np.uint64)
+    check_array("indexes", indexes, np.uint32)
+    check_range("num_rows", num_rows, 0, len(indexes))
+    check_range("the greatest index", int(indexes[:num_rows].max(initial=0)), 0, max(len(hashes) - 1, 0))
+    return hashes, 8 * len(hashes), indexes, 4
+
+
+_LAYOUTS: dict[str, tuple[Callable[..., None], Callable[..., tuple[Any, ...]]]] = {
+    "fixed": (_zone_kernel("insert_fixed_into_zones", hash_fixed_batch), _fixed_keys),
+    "variable": (_zone_kernel("insert_variable_into_zones", hash_variable_batch), _variable_keys),
+    "dictionary": (_zone_kernel("insert_dictionary_into_zones", _gather_batch), _dictionary_keys),
+}
+"""By layout of the keys, the kernel, and the check that gives its arguments data, data_bytes, offsets and width."""
+
+
+def insert_into_zones(
+    layout: str,
     filters: npt.NDArray[np.uint32],
     valid_counts: npt.NDArray[np.uint64],
     keys: tuple[Any, ...],
-    validity: npt.NDArray[np.uint8] | None,
-    validity_offset: int,
-    num_rows: int,
-    rows_per_zone: int,
-    first_fill: int,
-) -> None:
-    """Call `kernel_` after the checks that all wrappers share; `keys` are its data, data_bytes, offsets and width."""
-    check_filters("filters", filters, writes=True)
-    check_array("valid_counts", valid_counts, np.uint64, writes=True)
-    if len(valid_counts) != len(filters):
-        raise InvalidArgumentError(f"valid_counts must have {len(filters)} items, one a filter", got=len(valid_counts))
-    check_validity(validity, validity_offset, num_rows)
-    check_range("rows_per_zone", rows_per_zone, 1, (1 << 32) - 1)
-    check_range("first_fill", first_fill, 0, rows_per_zone - 1)
-    num_zones = -(-(first_fill + num_rows) // rows_per_zone)
-    if num_zones > len(filters):
-        raise InvalidArgumentError(f"filters must have a filter for each of {num_zones} zones", got=len(filters))
-    if num_rows:
-        rows = (validity, validity_offset, num_rows, rows_per_zone, first_fill)
-        kernel_(filters, filters.shape[1], valid_counts, *keys, *rows)
-
-
-def insert_fixed_into_zones(
-    filters: npt.NDArray[np.uint32],
-    valid_counts: npt.NDArray[np.uint64],
-    data: npt.NDArray[np.uint8],
-    width: int,
     *,
     validity: npt.NDArray[np.uint8] | None = None,
     validity_offset: int = 0,
@@ -132,21 +131,25 @@ def insert_fixed_into_zones(
     rows_per_zone: int,
     first_fill: int = 0,
 ) -> None:
-    """Every valid row of a fixed-width column may be in its zone's filter from now on.
+    """Every valid row of a column may be in its zone's filter from now on.
 
     Row i belongs to ``filters[(first_fill + i) // rows_per_zone]``. A filter and its count are cleared when the first
     row of their zone is met.
 
     Parameters
     ----------
+    layout : str
+        What `keys` are, for at least `num_rows` rows.
+
+        - fixed: data, an ndarray of uint8, and the bytes of a key, 1 or more.
+        - variable: data, and offsets, an ndarray of int32 or int64: row i is ``data[offsets[i]:offsets[i + 1]]``. There
+          are ``num_rows + 1``, never decreasing; the first and the last are checked.
+        - dictionary: the hashes of its values, an ndarray of uint64, and indexes, an ndarray of uint32: row i is
+          ``hashes[indexes[i]]``, also if it is null.
     filters : ndarray of uint32, shape (num_filters, num_blocks, 8)
         Changed in place; zones not yet begun may hold anything.
     valid_counts : ndarray of uint64, shape (num_filters,)
         Grows by the number of valid rows of each zone.
-    data : ndarray of uint8
-        At least `num_rows` keys of `width` bytes.
-    width : int
-        Bytes of a key, 1 or more.
     validity : ndarray of uint8, optional
         Arrow's bitmap, least significant bit first; row i is valid if bit ``validity_offset + i`` is set.
     validity_offset : int
@@ -163,85 +166,21 @@ def insert_fixed_into_zones(
 
     Notes
     -----
-    Cost: about 0.8 ns a row of 8 bytes, with AVX-512; holds no GIL. Spec: specs/sbbf.md#insert_into_zones
+    Cost with AVX-512: about 0.8 ns a row of 8 bytes, 3 ns of 5 to 36 bytes, 1 ns of a dictionary (2.5 without); holds
+    no GIL. Spec: specs/sbbf.md#insert_into_zones
     """
-    check_array("data", data, np.uint8)
-    check_range("width", width, 1, 1 << 31)
-    check_range("num_rows", num_rows, 0, len(data) // width)
-    keys = (data, len(data), 0, width)
-    rows = (validity, validity_offset, num_rows, rows_per_zone, first_fill)
-    _insert(_insert_fixed, filters, valid_counts, keys, *rows)
-
-
-def insert_variable_into_zones(
-    filters: npt.NDArray[np.uint32],
-    valid_counts: npt.NDArray[np.uint64],
-    data: npt.NDArray[np.uint8],
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    *,
-    validity: npt.NDArray[np.uint8] | None = None,
-    validity_offset: int = 0,
-    num_rows: int,
-    rows_per_zone: int,
-    first_fill: int = 0,
-) -> None:
-    """`insert_fixed_into_zones` for keys of any length: row i is ``data[offsets[i]:offsets[i + 1]]``.
-
-    Parameters
-    ----------
-    offsets : ndarray of int32 or int64
-        At least ``num_rows + 1``, never decreasing; the first and the last are checked.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a dtype, a shape or a bound does not fit.
-
-    Notes
-    -----
-    Cost: about 3 ns a row of 5 to 36 bytes, with AVX-512; holds no GIL. Spec: specs/sbbf.md#insert_into_zones
-    """
-    check_array("data", data, np.uint8)
-    check_offsets(data, offsets, num_rows)
-    keys = (data, len(data), offsets, offsets.itemsize)
-    rows = (validity, validity_offset, num_rows, rows_per_zone, first_fill)
-    _insert(_insert_variable, filters, valid_counts, keys, *rows)
-
-
-def insert_dictionary_into_zones(
-    filters: npt.NDArray[np.uint32],
-    valid_counts: npt.NDArray[np.uint64],
-    hashes: npt.NDArray[np.uint64],
-    indexes: npt.NDArray[np.uint32],
-    *,
-    validity: npt.NDArray[np.uint8] | None = None,
-    validity_offset: int = 0,
-    num_rows: int,
-    rows_per_zone: int,
-    first_fill: int = 0,
-) -> None:
-    """`insert_fixed_into_zones` for a dictionary whose values are hashed: row i is ``hashes[indexes[i]]``.
-
-    Parameters
-    ----------
-    hashes : ndarray of uint64
-        One for each value.
-    indexes : ndarray of uint32
-        At least `num_rows`, all below the number of values; so are those of null rows.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a dtype, a shape or a bound does not fit.
-
-    Notes
-    -----
-    Cost: about 1 ns a row with AVX-512, 2.5 ns without; holds no GIL. Spec: specs/sbbf.md#insert_into_zones
-    """
-    check_array("hashes", hashes, np.uint64)
-    check_array("indexes", indexes, np.uint32)
-    check_range("num_rows", num_rows, 0, len(indexes))
-    check_range("the greatest index", int(indexes[:num_rows].max(initial=0)), 0, max(len(hashes) - 1, 0))
-    keys = (hashes, 8 * len(hashes), indexes, 4)
-    rows = (validity, validity_offset, num_rows, rows_per_zone, first_fill)
-    _insert(_insert_dictionary, filters, valid_counts, keys, *rows)
+    kernel_, checked = _LAYOUTS[layout]
+    arguments = checked(num_rows, *keys)
+    check_filters("filters", filters, writes=True)
+    check_array("valid_counts", valid_counts, np.uint64, writes=True)
+    if len(valid_counts) != len(filters):
+        raise InvalidArgumentError(f"valid_counts must have {len(filters)} items, one a filter", got=len(valid_counts))
+    check_validity(validity, validity_offset, num_rows)
+    check_range("rows_per_zone", rows_per_zone, 1, (1 << 32) - 1)
+    check_range("first_fill", first_fill, 0, rows_per_zone - 1)
+    num_zones = -(-(first_fill + num_rows) // rows_per_zone)
+    if num_zones > len(filters):
+        raise InvalidArgumentError(f"filters must have a filter for each of {num_zones} zones", got=len(filters))
+    if num_rows:
+        rows = (validity, validity_offset, num_rows, rows_per_zone, first_fill)
+        kernel_(filters, filters.shape[1], valid_counts, *arguments, *rows)

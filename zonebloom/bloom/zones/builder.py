@@ -158,6 +158,11 @@ class ZoneBuilder:
         return ZoneTable(self._kept, self._schema)
 
 
+_KEYS_OF: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "fixed": hashing.fixed_buffers,
+    "variable": hashing.variable_buffers,
+    "dictionary": hashing.dictionary_hashes,
+}
 _Taken: TypeAlias = "tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[Any]]"
 
 
@@ -247,18 +252,11 @@ def _insert(
     layout = hashing.hash_plan(array.type).layout
     array = hashing.stored_array(array)  # views are copied here, once
     validity, validity_offset = hashing.validity_of(array)
-    insert: Callable[..., None]
-    values: tuple[Any, ...]
-    if layout == "fixed":
-        insert, values = kernels.insert_fixed_into_zones, hashing.fixed_buffers(array)
-    elif layout == "variable":
-        insert, values = kernels.insert_variable_into_zones, hashing.variable_buffers(array)
-    else:
-        insert, values = kernels.insert_dictionary_into_zones, hashing.dictionary_hashes(array)
-    insert(
+    kernels.insert_into_zones(
+        layout,
         filters,
         valid_counts,
-        *values,
+        _KEYS_OF[layout](array),
         validity=validity,
         validity_offset=validity_offset,
         num_rows=len(array),
