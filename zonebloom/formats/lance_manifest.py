@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from zonebloom.formats.parquet.thrift import read_varint
+
 if TYPE_CHECKING:
     from lance import LanceDataset
 
@@ -40,23 +42,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     """Number and bytes of the fields of a message of protobuf that have a length."""
     position = 0
     while position < len(message):
-        tag, position = _varint(message, position)
+        tag, position = read_varint(message, position)
         number, kind = tag >> 3, tag & 7
         if kind == _VARINT:
-            _, position = _varint(message, position)
+            _, position = read_varint(message, position)
             continue
-        length, position = _varint(message, position) if kind == _LENGTH else ({1: 8, 5: 4}[kind], position)
+        length, position = read_varint(message, position) if kind == _LENGTH else ({1: 8, 5: 4}[kind], position)
         if kind == _LENGTH:
             yield number, message[position : position + length]
         position += length
-
-
-def _varint(message: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:  # noqa: PLR2004 - the bit that says that another byte follows
-            return value, position
-        shift += 7

@@ -55,7 +55,8 @@ def _within(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return decorated
 
 
-def _varint(data: Bytes, position: int) -> tuple[int, int]:
+def read_varint(data: Bytes, position: int) -> tuple[int, int]:
+    """An unsigned integer, seven bits a byte, as Thrift and protobuf write it; and the position after it."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -69,7 +70,7 @@ def _varint(data: Bytes, position: int) -> tuple[int, int]:
 
 
 def _zigzag(data: Bytes, position: int) -> tuple[int, int]:
-    number, position = _varint(data, position)
+    number, position = read_varint(data, position)
     return (number >> 1) ^ -(number & 1), position
 
 
@@ -212,7 +213,7 @@ def _list_header(data: Bytes, position: int) -> tuple[int, int, int]:
     size, kind = head >> 4, head & 15
     position += 1
     if size == _LONG_LIST:
-        size, position = _varint(data, position)
+        size, position = read_varint(data, position)
     if size > len(data) - position:  # each element has a byte at least
         raise ThriftError(f"a list must end before its bytes do, got {size} elements")
     return size, kind, position
@@ -241,10 +242,10 @@ def _struct(data: Bytes, position: int, depth: int) -> tuple[dict[int, Any], int
 
 def _value(data: Bytes, position: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind in (I64, I32, I16):
-        number, position = _varint(data, position)  # in place: most values of a footer are integers
+        number, position = read_varint(data, position)  # in place: most values of a footer are integers
         return (number >> 1) ^ -(number & 1), position
     if kind == BINARY:
-        size, position = _varint(data, position)
+        size, position = read_varint(data, position)
         if size > len(data) - position:
             raise ThriftError(f"bytes must end before the data do, got {size}")
         return data[position : position + size], position + size
@@ -306,9 +307,9 @@ def _skip_struct(data: Bytes, position: int, depth: int) -> int:
         if not head:
             return position
         if head == kind:
-            _number, position = _varint(data, position)
+            _number, position = read_varint(data, position)
         if kind == BINARY:
-            size, position = _varint(data, position)
+            size, position = read_varint(data, position)
             position += size
         elif kind not in (TRUE, FALSE):
             position = _skip(data, position, kind, depth)
