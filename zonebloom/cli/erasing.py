@@ -12,7 +12,6 @@ import click
 from zonebloom.cli.options import busy, on_index, storage_options, values_option
 from zonebloom.cli.output import show
 from zonebloom.cli.root import app
-from zonebloom.cli.values import read_values
 from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -41,7 +40,8 @@ def erase(opened: Index, column: str, values: str, record: Path | None, dry_run:
     This changes PATH. Files are rewritten without the rows, the rest as it was; old files of a Delta or Iceberg table
     are removed, and its old versions with them. Exit status 1 if rows are left.
     """
-    from zonebloom.erasing.erase import erase_by  # noqa: PLC0415 - as above
+    from zonebloom.cli.values import read_values  # noqa: PLC0415 - as below
+    from zonebloom.erasing.erase import erase_by  # noqa: PLC0415 - as below
     from zonebloom.ground.arrow import is_text  # noqa: PLC0415 - `--help` must not load Arrow
 
     keys, command = read_values(values, opened, column), shlex.join(["zonebloom", *map(_without_secrets, sys.argv[1:])])

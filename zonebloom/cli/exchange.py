@@ -17,7 +17,6 @@ from zonebloom.cli import options
 from zonebloom.cli.building import print_built
 from zonebloom.cli.output import print_json, read_table, say, write_table
 from zonebloom.cli.root import Group, app
-from zonebloom.cli.values import typed_value
 from zonebloom.ground.errors import Words
 from zonebloom.ground.reasons import counted
 
@@ -210,6 +209,7 @@ def _literal(path: str, column: str, text: str) -> Any:
     """The value that `text` is in the type of the column."""
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
+    from zonebloom.cli.values import typed_value  # noqa: PLC0415 - as above
     from zonebloom.formats import open_dataset  # noqa: PLC0415 - as above
     from zonebloom.formats.parquet.file import open_parquet  # noqa: PLC0415 - as above
 

@@ -13,7 +13,6 @@ import click
 from zonebloom.cli import options
 from zonebloom.cli.output import print_json, print_list, printable, python_rows, show, write_csv, write_table
 from zonebloom.cli.root import app
-from zonebloom.cli.values import read_values
 from zonebloom.ground.errors import Words
 from zonebloom.ground.reasons import counted
 
@@ -30,6 +29,8 @@ def _on_condition(command: Callable[..., Any]) -> Any:
 
     @wraps(command)
     def run(opened: Index, where: str | None, column: str | None, values: str | None, **given: Any) -> None:
+        from zonebloom.cli.values import read_values  # noqa: PLC0415 - `--help` must not load Arrow
+
         if values is not None and column is None:
             raise click.UsageError("--values needs --column.")
         keys = None if column is None or values is None else read_values(values, opened, column)
@@ -50,6 +51,8 @@ def _on_keys(command: Callable[..., Any]) -> Any:
 
     @wraps(command)
     def run(opened: Index, column: str, values: str, **given: Any) -> None:
+        from zonebloom.cli.values import read_values  # noqa: PLC0415 - `--help` must not load Arrow
+
         opened.column_type(column)  # an error here names the indexed columns
         keys = read_values(values, opened, column)
         with options.busy("asking"):

@@ -5,20 +5,24 @@ Text follows the library's rule for literals: a text that spells a value of the 
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 import shlex
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+
+from zonebloom.bloom.hashing import resolve_column
 from zonebloom.cli.bytes_text import blob_of
 from zonebloom.cli.options import read_input
 from zonebloom.cli.output import read_table
+from zonebloom.ground.arrow import is_bytes, is_text, type_name, unwrapped
 from zonebloom.ground.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from zonebloom.predicates.coerce import fit_values
+from zonebloom.predicates.coerce.texts import HEX_ID
 
 _ARROW, _PARQUET = b"ARROW1\0\0", b"PAR1"
 """First bytes of Arrow files, and first and last bytes of Parquet files. A text may begin with either."""
@@ -35,9 +39,6 @@ def read_values(source: str, index: Any, column: str) -> pa.Array:
     InvalidArgumentError
         The file cannot be read, or has no such column, or a line is not a value of the column's type.
     """
-    from zonebloom.bloom.hashing import resolve_column  # noqa: PLC0415 - as above
-    from zonebloom.ground.arrow import unwrapped  # noqa: PLC0415 - `--help` must not load Arrow
-
     wanted = unwrapped(resolve_column(index.view().schema, column).type, keeps_uuid=True)
     path, chosen = _chosen(source)
     try:
@@ -77,8 +78,6 @@ def _csv_values(
     text: str, chosen: str | None, column: str, wanted: pa.DataType, source: str
 ) -> list[tuple[int, str]] | None:
     """The values of a column of CSV with their line numbers; None if the text is not CSV with a header."""
-    import csv  # noqa: PLC0415 - a search of one key does without
-
     rows = csv.reader(io.StringIO(text, newline="\n"))  # keeps line ends inside quotes
     try:
         header = next(rows, [])
@@ -106,9 +105,6 @@ def _csv_values(
 
 def _check_header(name: str, column: str, wanted: pa.DataType, source: str) -> None:
     """Refuse a first line that is a value. If any line could be a value, report that the first is read as a header."""
-    from zonebloom.ground.arrow import is_bytes, is_text  # noqa: PLC0415 - `--help` must not load Arrow
-    from zonebloom.predicates.coerce import fit_values  # noqa: PLC0415 - as above
-
     if name == column:
         return
     if is_text(wanted) or is_bytes(wanted):
@@ -122,11 +118,6 @@ def _check_header(name: str, column: str, wanted: pa.DataType, source: str) -> N
 
 def typed_value(text: str, wanted: pa.DataType, name: str) -> pa.Array:
     """The value of type `wanted` that `text` spells, as an array; `name` is the column in errors."""
-    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
-
-    from zonebloom.ground.arrow import is_bytes, type_name  # noqa: PLC0415 - as above
-    from zonebloom.predicates.coerce import fit_values  # noqa: PLC0415 - as above
-
     try:
         values = pa.array([blob_of(text)], wanted) if is_bytes(wanted) else fit_values([text], wanted).values
     except ValueError as error:
@@ -151,11 +142,6 @@ def _place(names: list[str], column: str, source: str) -> int:
 
 def _typed(lines: list[tuple[int, str]], wanted: pa.DataType, source: str) -> pa.Array:
     """The lines as values of type `wanted`. An empty line is null if the type has no empty value."""
-    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
-
-    from zonebloom.ground.arrow import is_bytes, is_text, type_name  # noqa: PLC0415 - as above
-    from zonebloom.predicates.coerce import fit_values  # noqa: PLC0415 - as above
-
     if is_text(wanted):
         return pa.array([line for _, line in lines], pa.string())
     if is_bytes(wanted):
@@ -172,8 +158,6 @@ def _typed(lines: list[tuple[int, str]], wanted: pa.DataType, source: str) -> pa
 
 def _warn_of_hex(lines: list[tuple[int, str]], source: str) -> None:
     """Warn if lines may spell bytes: for a column of bytes of any length, hex digits are read as text."""
-    from zonebloom.predicates.coerce.texts import HEX_ID  # noqa: PLC0415 - `--help` must not load Arrow
-
     first = next((number for number, line in lines if re.match(HEX_ID, line)), None)
     if first is not None:
         message = f"hex digits are read as text, as in line {first} of {source}"
@@ -183,8 +167,6 @@ def _warn_of_hex(lines: list[tuple[int, str]], source: str) -> None:
 
 def _blob(line: str, wanted: pa.DataType, number: int, source: str) -> bytes | None:
     """The bytes of a line. For a column of n bytes, 2 n hex digits are read as bytes."""
-    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
-
     width = wanted.byte_width if pa.types.is_fixed_size_binary(wanted) else None
     if width and re.fullmatch(f"[0-9A-Fa-f]{{{2 * width}}}", line):
         return bytes.fromhex(line)
