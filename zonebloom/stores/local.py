@@ -107,17 +107,13 @@ class LocalStore:
 
         A disk with a high latency is told of all ranges at once.
         """
-        try:
+        with _explained("read", self.absolute(path)):
             file = self._opened(path)
             started = perf_counter()
             blobs = [file.read(offset, length) for offset, length in ranges[:1]]
             if len(ranges) > 1 and perf_counter() - started > SLOW_READ_SECONDS:
                 file.will_need(ranges[1:])
-            blobs += [file.read(offset, length) for offset, length in ranges[1:]]
-        except OSError as error:
-            with _explained("read", self.root / path):
-                raise error from None
-        return blobs
+            return blobs + [file.read(offset, length) for offset, length in ranges[1:]]
 
     def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
         """As `Store.will_need`."""
@@ -405,7 +401,7 @@ def _renamed(source: Path, target: Path) -> int:
 
 
 @contextlib.contextmanager
-def _explained(verb: str, path: Path) -> Iterator[None]:
+def _explained(verb: str, path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

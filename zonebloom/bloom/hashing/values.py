@@ -14,7 +14,7 @@ import pyarrow as pa
 from zonebloom.bloom.hashing.buffers import fixed_buffers, stored_array, validity_of, variable_buffers
 from zonebloom.bloom.hashing.types import hash_plan
 from zonebloom.bloom.numba_loading import is_worth_loading, kernels_to_read
-from zonebloom.ground.arrow import compute as pc, distinct
+from zonebloom.ground.arrow import compute as pc, distinct, plain_array
 from zonebloom.ground.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -75,23 +75,18 @@ def hash_values(array: pa.Array) -> list[int] | Hashes:
 
     Spec: specs/hashing.md#hash_values
     """
-    hashes = hash_each(_both_zeros(_decoded(array).drop_null()))
+    hashes = hash_each(_both_zeros(plain_array(array).drop_null()))
     return list(dict.fromkeys(hashes)) if isinstance(hashes, list) else distinct(hashes)
 
 
 def hash_each(values: pa.Array) -> list[int] | Hashes:
     """The hash of each value of an array without nulls, in order; few values do not load Numba, and are a list."""
-    plain = _decoded(values)
+    plain = plain_array(values)
     if len(plain) > _FEW_VALUES and is_worth_loading(_KERNELS, len(plain) * _SECONDS_A_VALUE):
         return to_hashes(plain)
     import xxhash  # noqa: PLC0415 - a build never needs it
 
     return [xxhash.xxh64_intdigest(value) for value in _hash_inputs(plain)]
-
-
-def _decoded(array: pa.Array) -> pa.Array:
-    stored = stored_array(array)
-    return _decoded(stored.dictionary_decode()) if isinstance(stored, pa.DictionaryArray) else stored
 
 
 def _hash_inputs(array: pa.Array) -> Iterator[bytes]:
