@@ -41,23 +41,14 @@ _stack_piece = stack_bytes(8 * 64)
 
 
 @subroutine
-def _load_zones(tile: Any, words: Any, zone_bytes: Any, num_zones: Any, num_columns: Any) -> None:
-    if num_zones < _512 or num_columns < _8:
-        zero_bytes(tile, _8 * _4096)
+def _copy_zones(
+    target: Any, target_bytes: Any, source: Any, source_bytes: Any, num_zones: Any, num_columns: Any
+) -> None:
     for zone in range(num_zones):
         if num_columns == _8:
-            copy_bytes(tile + zone * _64, words + zone * zone_bytes, _64)
+            copy_bytes(target + zone * target_bytes, source + zone * source_bytes, _64)
         else:
-            copy_bytes(tile + zone * _64, words + zone * zone_bytes, _32)
-
-
-@subroutine
-def _store_zones(tile: Any, words: Any, zone_bytes: Any, num_zones: Any, num_columns: Any) -> None:
-    for zone in range(num_zones):
-        if num_columns == _8:
-            copy_bytes(words + zone * zone_bytes, tile + zone * _64, _64)
-        else:
-            copy_bytes(words + zone * zone_bytes, tile + zone * _64, _32)
+            copy_bytes(target + zone * target_bytes, source + zone * source_bytes, _32)
 
 
 @subroutine
@@ -96,29 +87,24 @@ def _load_rows(tile: Any, rows: Any, stride: Any, num_zones: Any, num_columns: A
 
 
 @kernel
-def _slice_zones(filters: Any, num_zones: Any, num_blocks: Any, rows: Any, stride: Any) -> None:
+def _turn_zones(filters: Any, num_zones: Any, num_blocks: Any, rows: Any, stride: Any, are_rows_written: Any) -> None:
     tile = _stack_tile()
     zone_bytes = num_blocks * _32
     for zone in range(_0, num_zones, _512):
         tile_zones = min(num_zones - zone, _512)
         for column in range(_0, num_blocks * _4, _8):
             num_columns = min(num_blocks * _4 - column, _8)
-            _load_zones(tile, filters + zone * zone_bytes + column * _8, zone_bytes, tile_zones, num_columns)
-            _transpose_tile(tile, tile_zones)
-            _store_rows(tile, rows + column * _64 * stride + (zone >> _3), stride, tile_zones, num_columns)
-
-
-@kernel
-def _unslice_zones(filters: Any, num_zones: Any, num_blocks: Any, rows: Any, stride: Any) -> None:
-    tile = _stack_tile()
-    zone_bytes = num_blocks * _32
-    for zone in range(_0, num_zones, _512):
-        tile_zones = min(num_zones - zone, _512)
-        for column in range(_0, num_blocks * _4, _8):
-            num_columns = min(num_blocks * _4 - column, _8)
-            _load_rows(tile, rows + column * _64 * stride + (zone >> _3), stride, tile_zones, num_columns)
-            _transpose_tile(tile, tile_zones)
-            _store_zones(tile, filters + zone * zone_bytes + column * _8, zone_bytes, tile_zones, num_columns)
+            words, bits = filters + zone * zone_bytes + column * _8, rows + column * _64 * stride + (zone >> _3)
+            if are_rows_written:
+                if tile_zones < _512 or num_columns < _8:
+                    zero_bytes(tile, _8 * _4096)
+                _copy_zones(tile, _64, words, zone_bytes, tile_zones, num_columns)
+                _transpose_tile(tile, tile_zones)
+                _store_rows(tile, bits, stride, tile_zones, num_columns)
+            else:
+                _load_rows(tile, bits, stride, tile_zones, num_columns)
+                _transpose_tile(tile, tile_zones)
+                _copy_zones(words, zone_bytes, tile, _64, tile_zones, num_columns)
 
 
 # --- probing ----------------------------------------------------------------------------------------------------------
@@ -219,7 +205,7 @@ def slice_zones(filters: npt.NDArray[np.uint32], out: npt.NDArray[np.uint8], fir
     _check_group("out", out, filters, first_zone, writes=True)
     num_zones, num_blocks, _ = filters.shape
     if num_zones:
-        _slice_zones(filters, num_zones, num_blocks, address(out) + first_zone // 8, out.shape[1])
+        _turn_zones(filters, num_zones, num_blocks, address(out) + first_zone // 8, out.shape[1], 1)
 
 
 def unslice_zones(rows: npt.NDArray[np.uint8], out: npt.NDArray[np.uint32], first_zone: int = 0) -> None:
@@ -246,7 +232,7 @@ def unslice_zones(rows: npt.NDArray[np.uint8], out: npt.NDArray[np.uint32], firs
     _check_group("rows", rows, out, first_zone, writes=False)
     num_zones, num_blocks, _ = out.shape
     if num_zones:
-        _unslice_zones(out, num_zones, num_blocks, address(rows) + first_zone // 8, rows.shape[1])
+        _turn_zones(out, num_zones, num_blocks, address(rows) + first_zone // 8, rows.shape[1], 0)
 
 
 def probe_rows(
