@@ -18,6 +18,7 @@ Spec: specs/sizing.md
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from typing import Final, Literal, get_args
 
@@ -179,14 +180,8 @@ def _expected_fpp_as_sum(ndv: int, share: float) -> float:
 
 @lru_cache(maxsize=1 << 10)
 def _power_of_two_blocks(ndv: int, fpp: float) -> int:
-    low, high = 0, 64
-    while low < high:
-        middle = (low + high) // 2
-        if putze_fpp(ndv, 1 << middle) > fpp:
-            low = middle + 1
-        else:
-            high = middle
-    log2_bytes = min(max(low, _MIN_LOG2_BYTES), _MAX_LOG2_BYTES)
+    sizes = range(_MAX_LOG2_BYTES)
+    log2_bytes = bisect_left(sizes, True, lo=_MIN_LOG2_BYTES, key=lambda log2: putze_fpp(ndv, 1 << log2) <= fpp)
     return (1 << log2_bytes) // BLOCK_BYTES
 
 
@@ -218,13 +213,5 @@ def _values_per_block(fpp: float) -> float:
     """The mean number of values in a block at `fpp`, for many blocks."""
     # 2^20 blocks stand for infinitely many: binomial and Poisson then agree to 1 part in 10^6.
     num_blocks = 1 << 20
-    low, high = 0, num_blocks
-    while expected_fpp(high, num_blocks) <= fpp:
-        high *= 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if expected_fpp(middle, num_blocks) <= fpp:
-            low = middle
-        else:
-            high = middle
-    return max(low, 1) / num_blocks
+    most = bisect_right(range(1 << 40), fpp, key=lambda num_values: expected_fpp(num_values, num_blocks)) - 1
+    return max(most, 1) / num_blocks
