@@ -271,9 +271,7 @@ class RowSelection:
         firsts = np.insert(self._firsts, np.searchsorted(self._firsts, removed._ends), removed._ends)
         ends = np.insert(self._ends, np.searchsorted(self._ends, removed._firsts), removed._firsts)
         filled = firsts < ends
-        return (
-            RowSelection._trusted(firsts, ends) if filled.all() else RowSelection._trusted(firsts[filled], ends[filled])
-        )
+        return RowSelection._trusted(firsts[filled], ends[filled])
 
     def issubset(self, other: RowSelection) -> bool:
         """Whether every row is also in `other`; O(m log n), m the number of ranges here."""
@@ -322,7 +320,7 @@ def _intersected(
     firsts = np.maximum(smaller_firsts[mine], larger_firsts[theirs])
     ends = np.minimum(smaller_ends[mine], larger_ends[theirs])
     filled = firsts < ends
-    return (firsts, ends) if filled.all() else (firsts[filled], ends[filled])
+    return firsts[filled], ends[filled]
 
 
 class Kind(enum.StrEnum):
