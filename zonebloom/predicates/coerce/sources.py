@@ -59,7 +59,13 @@ def _kind(value: Any) -> Any:
     return type(value)
 
 
-def source_of(group: pa.Array | list[Any]) -> Source:  # noqa: C901, PLR0912 - one case a kind of literal
+_ARROW_TYPES = (
+    *((bool, pa.bool_()), (float, pa.float64()), (str, pa.large_string()), (bytes, pa.large_binary())),
+    *((uuid.UUID, pa.uuid()), (dt.date, pa.date32()), (dt.time, pa.time64("us")), (dt.timedelta, pa.duration("us"))),
+)
+
+
+def source_of(group: pa.Array | list[Any]) -> Source:  # noqa: C901 - one case a kind of literal
     """A group of `groups` as Arrow has it.
 
     Raises
@@ -77,30 +83,17 @@ def source_of(group: pa.Array | list[Any]) -> Source:  # noqa: C901, PLR0912 - o
         return pa.array(group)
     if isinstance(first, np.generic):
         return from_numpy_array(np.array(group))
-    if isinstance(first, bool):
-        return from_values(group, pa.bool_())
-    if isinstance(first, int):
+    if isinstance(first, int) and not isinstance(first, bool):
         try:
             return from_values(group, pa.int64())
         except OverflowError:
             return [int(value) for value in group]
-    if isinstance(first, float):
-        return from_values(group, pa.float64())
     if isinstance(first, decimal.Decimal):
         return group
-    if isinstance(first, str):
-        return from_values(group, pa.large_string())
-    if isinstance(first, bytes):
-        return from_values(group, pa.large_binary())
-    if isinstance(first, uuid.UUID):
-        return from_values(group, pa.uuid())
     if isinstance(first, dt.datetime):
         return pa.array(group, pa.timestamp("us", None if first.tzinfo is None else "UTC"))
-    if isinstance(first, dt.date):
-        return from_values(group, pa.date32())
-    if isinstance(first, dt.time):
-        return pa.array(group, pa.time64("us"))
-    if isinstance(first, dt.timedelta):
-        return pa.array(group, pa.duration("us"))
+    for kind, arrow_type in _ARROW_TYPES:
+        if isinstance(first, kind):
+            return from_values(group, arrow_type)
     message = f"a literal must be a value that a column can hold, got one of type {type(first).__name__}"
     raise MisfitError(message, np.ones(len(group), np.bool_))
