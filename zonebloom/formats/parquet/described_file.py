@@ -47,6 +47,10 @@ class DescribedFile:
             self.footer: Footer = read_footer(source, likely, logged, naming)
             self.metadata: pq.FileMetaData = self.footer.metadata
             """The footer as pyarrow reads it."""
+            self.schema: pa.Schema = self.footer.schema
+            """The Arrow schema as the reader gives it (with extension types such as UUID), without metadata."""
+            self.num_rows = int(self.metadata.num_rows)
+            self.row_group_rows: tuple[int, ...] = self.footer.row_group_rows
             self._int96_unit = self.footer.int96_unit
             if nanoseconds is not None:  # columns that a table has so; they end in the year 2262
                 self._int96_unit = "ns" if nanoseconds and nanoseconds & self.int96_columns else "us"
@@ -81,16 +85,6 @@ class DescribedFile:
             )
 
     @property
-    def num_rows(self) -> int:
-        """Rows of the file."""
-        return int(self.metadata.num_rows)
-
-    @property
-    def row_group_rows(self) -> tuple[int, ...]:
-        """Rows of each row group."""
-        return self.footer.row_group_rows
-
-    @property
     def row_group_bytes(self) -> tuple[int, ...]:
         """Compressed bytes of each row group.
 
@@ -101,11 +95,6 @@ class DescribedFile:
         """
         with self._decoding():
             return self.footer.row_group_bytes
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema as the reader gives it (with extension types such as UUID), without metadata."""
-        return self.footer.schema
 
     @cached_property
     def int96_columns(self) -> frozenset[str]:
