@@ -208,6 +208,12 @@ def number_of(fields: dict[int, Field], field: int) -> int:
     return value if isinstance(value, int) else read_int(value, 0)
 
 
+def _deeper(depth: int) -> int:
+    if depth >= MAX_DEPTH:
+        raise ThriftError(f"structs and lists must be nested at most {MAX_DEPTH} deep")
+    return depth + 1
+
+
 def _list_header(data: Bytes, position: int) -> tuple[int, int, int]:
     head = data[position]
     size, kind = head >> 4, head & 15
@@ -220,8 +226,6 @@ def _list_header(data: Bytes, position: int) -> tuple[int, int, int]:
 
 
 def _struct(data: Bytes, position: int, depth: int) -> tuple[dict[int, Any], int]:
-    if depth > MAX_DEPTH:
-        raise ThriftError(f"structs must be nested at most {MAX_DEPTH} deep")
     fields: dict[int, Any] = {}
     field = 0
     while True:
@@ -250,9 +254,9 @@ def _value(data: Bytes, position: int, kind: int, depth: int) -> tuple[Any, int]
             raise ThriftError(f"bytes must end before the data do, got {size}")
         return data[position : position + size], position + size
     if kind == STRUCT:
-        return _struct(data, position, depth + 1)
+        return _struct(data, position, _deeper(depth))
     if kind in (LIST, SET):
-        return _list(data, position, depth + 1)
+        return _list(data, position, _deeper(depth))
     if kind in (TRUE, FALSE):  # as an element of a list
         return data[position] == TRUE, position + 1
     if kind == BYTE:
@@ -265,8 +269,6 @@ def _value(data: Bytes, position: int, kind: int, depth: int) -> tuple[Any, int]
 
 
 def _list(data: Bytes, position: int, depth: int) -> tuple[list[Any], int]:
-    if depth > MAX_DEPTH:
-        raise ThriftError(f"lists must be nested at most {MAX_DEPTH} deep")
     size, kind, position = _list_header(data, position)
     values = []
     for _index in range(size):
@@ -277,24 +279,21 @@ def _list(data: Bytes, position: int, depth: int) -> tuple[list[Any], int]:
 
 def _skip(data: Bytes, position: int, kind: int, depth: int) -> int:
     if kind == STRUCT:
-        return _skip_struct(data, position, depth + 1)
+        return _skip_struct(data, position, _deeper(depth))
     if kind in (I64, I32, I16):
         while data[position] >= _MAX_VARINT_BYTE:
             position += 1
         return position + 1
     if kind in (LIST, SET):
-        if depth > MAX_DEPTH:
-            raise ThriftError(f"lists must be nested at most {MAX_DEPTH} deep")
+        depth = _deeper(depth)
         size, kind, position = _list_header(data, position)
         for _index in range(size):
-            position = _skip(data, position, kind, depth + 1)
+            position = _skip(data, position, kind, depth)
         return position
     return _value(data, position, kind, depth)[1]
 
 
 def _skip_struct(data: Bytes, position: int, depth: int) -> int:
-    if depth > MAX_DEPTH:
-        raise ThriftError(f"structs must be nested at most {MAX_DEPTH} deep")
     while True:
         head = data[position]
         position += 1
