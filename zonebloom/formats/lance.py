@@ -305,6 +305,7 @@ class LanceFile:
         self._location = snapshot.absolute(path)
         self.fingerprint: Fingerprint = snapshot.files[path].fingerprint
         self.schema: pa.Schema = snapshot.declared.schema
+        self.named_schema: pa.Schema = self.schema  # names are there once
 
     def __enter__(self) -> Self:
         return self
@@ -314,11 +315,6 @@ class LanceFile:
 
     def check_unchanged(self) -> None:
         """Nothing: Lance never writes over a file."""
-
-    @property
-    def named_schema(self) -> pa.Schema:
-        """`schema`: names are there once."""
-        return self.schema
 
     @cached_property
     def num_rows(self) -> int:
