@@ -12,6 +12,7 @@ import datetime as dt
 import decimal
 import functools
 import json
+import os
 import pickle
 import re
 import subprocess
@@ -494,6 +495,20 @@ def test_more_files_than_are_read_apart(tmp_path):
         pq.write_table(rows, tmp_path / f"{number:02}.parquet", row_group_size=5)
     index = zb.build_index(tmp_path, "id", rows_per_zone=5)
     assert relation(duckdb.connect(), index, "id = 7").aggregate("count(*)").fetchall() == [(71,)]
+
+
+def test_a_later_relation_opens_no_file_that_cannot_match(tmp_path):
+    for number in range(2):
+        pq.write_table(pa.table({"id": [number]}), tmp_path / f"{number}.parquet")
+    index, connection = zb.build_index(tmp_path, "id"), duckdb.connect()
+    assert relation(connection, index, "id = 0").fetchall() == [(0,)]
+    other = tmp_path / "1.parquet"
+    before = other.stat()
+    other.write_bytes(bytes(before.st_size))
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert relation(connection, index, "id = 0").fetchall() == [(0,)]
+    with pytest.raises(duckdb.Error, match="magic bytes"):
+        relation(duckdb.connect(), index, "id = 0")
 
 
 def test_a_semi_join_by_one_of_two_columns_that_differ_in_case(tmp_path):

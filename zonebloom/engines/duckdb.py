@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,6 +52,9 @@ _FILES_ONLY = re.compile("halffloat|decimal256")
 """Arrow types that DuckDB reads from Parquet files only."""
 _COARSE = re.compile(r"TIMESTAMP_M?S\b")
 """Types of an Arrow column that DuckDB has in microseconds from a Parquet file: no value differs."""
+_Columns = tuple[dict[str, str], pa.Schema]
+_KNOWN: WeakKeyDictionary[Any, WeakKeyDictionary[View, _Columns]] = WeakKeyDictionary()
+"""By connection and listing, the answers of `_asked_columns`."""
 
 
 def register(
@@ -232,7 +236,15 @@ def _is_native(view: View) -> bool:
     )
 
 
-def _columns(connection: DuckDBPyConnection, view: View) -> tuple[dict[str, str], pa.Schema]:
+def _columns(connection: DuckDBPyConnection, view: View) -> _Columns:
+    """What `_asked_columns` gives; a connection is asked once for a listing, as it opens each file."""
+    known = _KNOWN.setdefault(connection, WeakKeyDictionary())
+    if view not in known:
+        known[view] = _asked_columns(connection, view)
+    return known[view]
+
+
+def _asked_columns(connection: DuckDBPyConnection, view: View) -> _Columns:
     """DuckDB's type of each column over all files, and the columns that it has in the same type from Arrow.
 
     A condition on others has another meaning: Parquet's intervals, times with a zone, INT96, and columns of which two
