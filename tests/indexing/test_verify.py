@@ -12,7 +12,13 @@ import pytest
 
 import zonebloom as zb
 from zonebloom.bloom.zones import ZONE_FIELDS
-from zonebloom.errors import DataFileError, IndexExistsError, InvalidArgumentError, InvalidZoneTableError
+from zonebloom.errors import (
+    CorruptIndexError,
+    DataFileError,
+    IndexExistsError,
+    InvalidArgumentError,
+    InvalidZoneTableError,
+)
 
 COLUMNS = ["user_id", "device_id", "trace", "note", "amount"]
 
@@ -154,3 +160,14 @@ def test_zones_must_tile_the_files(single_file, tmp_path, change):
     with pytest.raises(InvalidZoneTableError, match="must tile the files"):
         zb.import_index(single_file.root, changed, column="user_id", index=tmp_path / "i")
     assert not (tmp_path / "i" / "versions").exists()
+
+
+def test_a_version_that_a_vacuum_removed_is_not_called_damaged(tmp_path):
+    pq.write_table(pa.table({"c": range(9)}), tmp_path / "a.parquet")
+    old, new = zb.build_index(tmp_path, "c"), zb.open_index(tmp_path)
+    new.refresh("full")
+    assert old.verify().is_sound
+    new.vacuum(older_than=0)
+    with pytest.raises(CorruptIndexError, match="got a removed one; open the index again"):
+        old.verify()
+    assert new.verify().is_sound

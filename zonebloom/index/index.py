@@ -377,6 +377,11 @@ class Index(Searchable):
         ----------
         sample
             Share of the files to read, in (0, 1]; at least one file is read.
+
+        Raises
+        ------
+        CorruptIndexError
+            The opened version was removed by a vacuum: open the index again.
         """
         from zonebloom.indexing.verify import verify  # noqa: PLC0415 - a plain search does without
 

@@ -25,7 +25,7 @@ from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import Result
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
-from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.manifest import ColumnEntry, list_versions
 from zonebloom.storage.options import has_bloom
 
 if TYPE_CHECKING:
@@ -94,6 +94,11 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
     """Check the checksums of all segments, and every value of a random share of the covered files."""
     if not isinstance(sample, (int, float)) or not 0 < sample <= 1:
         raise InvalidArgumentError("sample must be in (0, 1]", got=f"{sample!r}")
+    version, store = view.snapshot.manifest.version, view.snapshot.store
+    if version not in list_versions(store):  # its files may be gone too, by a vacuum
+        raise CorruptIndexError(
+            f"version {version} of {store.location} must exist", got="a removed one", do="open the index again"
+        )
     covered = view.files.known.paths.tolist()
     count = min(len(covered), max(1, round(sample * len(covered))))
     names = random.Random(seed).sample(covered, count)  # noqa: S311 - a sample, not a secret
