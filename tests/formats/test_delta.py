@@ -301,6 +301,18 @@ def test_mapped_columns_go_by_the_names_of_the_table(tmp_path, mode):
         index.to_table("\"col-2\" = 'x'")
 
 
+def test_a_mode_of_mapping_that_the_protocol_does_not_support_maps_nothing(tmp_path):
+    """deltalake 1.6 writes such tables: the property, and files with the names of the table."""
+    for mode in ("name", "id"):
+        root, local = tmp_path / mode, pa.array(range(40), pa.timestamp("us"))
+        table = rows(0, 40).append_column("local", local)
+        write_deltalake(root, table, configuration={"delta.columnMapping.mode": mode})
+        assert "columnMapping" not in DeltaTable(root).protocol().reader_features
+        index = build(root)
+        assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
+        assert index.exists("u", table["u"][:1]).to_pylist() == [True]
+
+
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_a_renamed_column_is_read_whole_until_a_refresh_makes_it_anew(tmp_path, mode):
     mapped(tmp_path, mode)

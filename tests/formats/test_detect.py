@@ -258,6 +258,9 @@ def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
         (tmp_path / f"hive/day={day}").mkdir(parents=True)
         shutil.copy(tmp_path / "a.parquet", tmp_path / f"hive/day={day}")
     other = pads.HivePartitioning(pa.schema([("day", pa.string())]), null_fallback="NUL")
+    (tmp_path / "both/id=7").mkdir(parents=True)
+    shutil.copy(tmp_path / "a.parquet", tmp_path / "both/id=7")
+    in_ms = pads.ParquetFileFormat(read_options=pads.ParquetReadOptions(coerce_int96_timestamp_unit="ms"))
     groups = [fragment.subset(row_group_ids=[1]) for fragment in dataset.get_fragments()]
     ours = zb.build_index(path, "id", index=tmp_path / "own").dataset()
     (tmp_path / "a.csv").write_text("id\n1\n")
@@ -269,6 +272,11 @@ def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
         (pads.FileSystemDataset(groups, dataset.schema, dataset.format), "of whole files"),
         (pads.dataset(tmp_path / "by", partitioning=["year"]), "no partitions but those of key=value .*, got year"),
         (pads.dataset(tmp_path / "hive", partitioning=other), "key=value folders, got day = None .*day=NUL"),
+        (
+            pads.dataset(tmp_path / "both", partitioning=pads.partitioning(dataset.schema, flavor="hive")),
+            "in its files or in its partitions, got id in both",
+        ),
+        (pads.dataset(path, format=in_ms), "times of INT96 as they are, got in ms"),
     ):
         with pytest.raises(InvalidArgumentError, match=problem):
             zb.build_index(source, "id", index=tmp_path / "index")

@@ -29,11 +29,13 @@ def _on_condition(command: Callable[..., Any]) -> Any:
 
     @wraps(command)
     def run(opened: Index, where: str | None, column: str | None, values: str | None, **given: Any) -> None:
-        from zonebloom.cli.values import read_values  # noqa: PLC0415 - `--help` must not load Arrow
-
         if values is not None and column is None:
             raise click.UsageError("--values needs --column.")
-        keys = None if column is None or values is None else read_values(values, opened, column)
+        keys = None
+        if column is not None and values is not None:
+            from zonebloom.cli.values import read_values  # noqa: PLC0415 - most searches have no list
+
+            keys = read_values(values, opened, column)
         command(opened, {"predicate": where, "column": column, "values": keys}, **given)
 
     column = click.option("--column", "-c", help="With --values: the column that holds them.")

@@ -22,7 +22,7 @@ import pyarrow as pa
 from zonebloom.engines.iceberg.rewrite import delete_at
 from zonebloom.erasing.files import PASSES, held_files, rows_of
 from zonebloom.erasing.journal import Journal
-from zonebloom.formats.delta import UNESCAPED, DeltaDataset
+from zonebloom.formats.delta import UNESCAPED, DeltaDataset, mapping_mode
 from zonebloom.formats.hive import NULL_FOLDER
 from zonebloom.formats.iceberg.dataset import IcebergDataset
 from zonebloom.formats.iceberg.errors import explained
@@ -169,7 +169,7 @@ def _changed(table: DeltaTable, view: View, held: Iterable[str]) -> Iterator[str
                             yield f"column {name} of {path}, whose maps have other fields than the table's"
                 except DataFileError as error:
                     yield str(error)
-    if table.metadata().configuration.get("delta.columnMapping.mode") == "id":
+    if mapping_mode(table) == "id":
         yield "columns that files have by their ids"
     for path in view.files:
         values = view.dataset.partition_values(path, view.partition_fields) or {}

@@ -150,7 +150,7 @@ def _snapshot(table: DeltaTable, store: Store, entry: object = None) -> TableSna
     """The version that `table` has loaded from the log's `entry`."""
     location, identity = store.location, _identity(table, entry)
     features = _reader_features(table, location)
-    mode = table.metadata().configuration.get(f"{_MAPPING}.mode", "none")
+    mode = mapping_mode(table)
     if mode not in ("none", "name", "id"):
         raise DataFileError(f"{_MAPPING}.mode of {location} must be none, name or id", got=mode)
     names = _names(table.schema().to_json(), mode)
@@ -176,6 +176,17 @@ def _snapshot(table: DeltaTable, store: Store, entry: object = None) -> TableSna
         is_index_inside=True,
         store=store,
     )
+
+
+def mapping_mode(table: DeltaTable) -> str:
+    """How files name the table's columns: `none`, `name` or `id`; the property counts if the protocol has the feature.
+
+    Spec: Delta's protocol, "Column Mapping".
+    """
+    protocol = table.protocol()
+    features = protocol.reader_features
+    is_mapped = protocol.min_reader_version > 1 if features is None else "columnMapping" in features
+    return str(table.metadata().configuration.get(f"{_MAPPING}.mode", "none")) if is_mapped else "none"
 
 
 def _open(store: Store, location: str, size: int) -> StoredFile:

@@ -188,9 +188,37 @@ def _is_cut(fragment: Any) -> bool:
         return False
 
 
-def _of_pyarrow(dataset: Any, *, as_files: bool) -> ParquetDataset:
+def _names(fragment: Any) -> set[str]:
+    """The columns in the file of a fragment. Cost: pyarrow reads the footer."""
+    try:
+        return set(fragment.physical_schema.names)
+    except (pa.ArrowException, OSError):  # a build skips an unreadable file
+        return set()
+
+
+def _check_partitions(dataset: Any) -> None:
     from pyarrow.dataset import get_partition_keys  # noqa: PLC0415 - the caller has loaded it
 
+    for fragment in dataset.get_fragments():
+        folders, partition = partition_values(fragment.path), get_partition_keys(fragment.partition_expression)
+        for key in partition.keys() & _names(fragment) if partition else ():
+            raise InvalidArgumentError(
+                "a pyarrow Dataset must have each column in its files or in its partitions",
+                got=f"{key} in both, in {fragment.path}",
+                do="give the folder: values of files count there",
+            )
+        for key, value in partition.items():
+            text = folders.get(key, "")
+            spelled = None if text is None else int(text) if is_int32(text) else text
+            if spelled != value and (value is None or text != str(value)):
+                raise InvalidArgumentError(
+                    "a pyarrow Dataset must have no partitions but those of key=value folders",
+                    got=f"{key} = {value!r} for {fragment.path}",
+                    do="write the files to such folders",
+                )
+
+
+def _of_pyarrow(dataset: Any, *, as_files: bool) -> ParquetDataset:
     if dataset._scan_options:  # noqa: SLF001 - pyarrow says nowhere else that a Dataset is filtered
         raise InvalidArgumentError(
             "a pyarrow Dataset must have no filter, since an index is of whole files",
@@ -205,17 +233,10 @@ def _of_pyarrow(dataset: Any, *, as_files: bool) -> ParquetDataset:
             got=dataset.filesystem.type_name,
             do="give the URL of the folder, or a list of URLs, and storage_options",
         )
-    for fragment in dataset.get_fragments():
-        folders = partition_values(fragment.path)
-        for key, value in get_partition_keys(fragment.partition_expression).items():
-            text = folders.get(key, "")
-            spelled = None if text is None else int(text) if is_int32(text) else text
-            if spelled != value and (value is None or text != str(value)):
-                raise InvalidArgumentError(
-                    "a pyarrow Dataset must have no partitions but those of key=value folders",
-                    got=f"{key} = {value!r} for {fragment.path}",
-                    do="write the files to such folders",
-                )
+    unit = dataset.format.read_options.coerce_int96_timestamp_unit
+    if unit != "ns":
+        raise InvalidArgumentError("a pyarrow Dataset must read times of INT96 as they are", got=f"in {unit}")
+    _check_partitions(dataset)
     if any(map(_is_cut, dataset.get_fragments())):
         raise InvalidArgumentError(
             "a pyarrow Dataset must be of whole files, since an index is",
