@@ -21,8 +21,7 @@ from tests.depth import at_depth
 from zonebloom.errors import ColumnNotFoundError, PredicateError
 from zonebloom.predicates import Equals, IsIn, IsNull, col, parse_predicate
 from zonebloom.predicates.coerce import fit_values
-from zonebloom.predicates.plain_matcher import plain_matcher
-from zonebloom.predicates.row_filter import to_expression
+from zonebloom.predicates.row_filter import plain_matcher, to_expression
 
 UTC = dt.UTC
 NAN = float("nan")

@@ -222,28 +222,6 @@ def schema_without_views(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_type(without_views(field.type)) for field in schema])
 
 
-def kernel_type(arrow_type: pa.DataType) -> pa.DataType:
-    """A type with the same values in the same order that has comparisons and ``is_in`` in pyarrow 26."""
-    stored = unwrapped(arrow_type)
-    if stored == pa.string_view():
-        return pa.string()
-    if stored == pa.binary_view():
-        return pa.binary()
-    if stored == pa.float16():
-        return pa.float32()
-    if pa.types.is_decimal(stored) and stored.bit_width < 128:  # noqa: PLR2004 - the common width
-        return pa.decimal128(stored.precision, stored.scale)
-    return pa.int8() if pa.types.is_null(stored) else stored
-
-
-def to_kernel(values: pa.Array) -> pa.Array:
-    """Values of the type `kernel_type`; a dictionary is decoded."""
-    while isinstance(values, pa.ExtensionArray):
-        values = values.storage
-    wanted = kernel_type(values.type)
-    return values if values.type == wanted else values.cast(wanted)
-
-
 def rowless(schema: pa.Schema) -> pa.Table:
     """A table without rows; `schema.empty_table` fails on a UUID in a struct."""
     return pa.Table.from_batches([], schema)

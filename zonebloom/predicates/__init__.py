@@ -13,9 +13,8 @@ module                what lives there
 ``arrow_expression``  pyarrow Expression to `Condition`; ``arrow_pickle`` decodes its pickle
 ``simplify``          ORs of equalities to one IN list
 ``sql_writer``        tree to text for people
-``row_filter``        tree to pyarrow Expression with SQL's three-valued semantics
-``comparisons``       exact comparisons as pyarrow Expressions, for each type
-``plain_matcher``     equalities, AND and OR to plain kernels that match the same rows
+``row_filter``        tree to pyarrow Expression with SQL's three-valued semantics, or to plain kernels
+``comparisons``       leaf to pyarrow Expression or to plain kernels, exactly, for each type
 ``row_group_bounds``  tree to ranges that statistics of row groups may exclude
 ``exact_numbers``     exact comparison of any number with the values of a column's type
 ``coerce/``           a literal to a value of exactly the column's type, or the reason why there is none

@@ -8,17 +8,64 @@ from __future__ import annotations
 import decimal
 import math
 import numbers
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.ground.arrow import is_number
+from zonebloom.ground.arrow import from_values, is_number
 
 Number: TypeAlias = int | float | decimal.Decimal
+ValueTest: TypeAlias = tuple[str, pa.Array] | bool
+"""A test of values: an operator and an array of the one value to compare with, or the outcome for every value."""
 
 ALL_DIGITS = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 """In place of the caller's context, which may round, trap floats, or have few exponents."""
+_PAST_ALL_FLOATS = {
+    True: {"<": "<", "<=": "<", ">": ">=", ">=": ">="},
+    False: {"<": "<=", "<=": "<=", ">": ">", ">=": ">"},
+}
+"""For finite numbers beyond all doubles, by whether they are positive: each order as an order against infinity."""
+
+
+def number_test(operator: str, number: Number, column_type: pa.DataType) -> ValueTest:
+    """The exact test ``value <operator> number`` for the values of a type, one of which may equal `number`."""
+    if is_nan(number):
+        return operator == "!="
+    if pa.types.is_floating(column_type):
+        double = as_double(number, column_type)
+        if not is_bounded(double, number):  # finite, but beyond all floats
+            if operator in ("=", "!="):
+                return operator == "!="
+            operator = _PAST_ALL_FLOATS[number > 0][operator]
+        return operator, from_values([double], pa.float64())
+    equal = equal_number(number, column_type)
+    if equal is not None:
+        return operator, pa.array([equal], column_type)
+    units, _ = whole_units(number, column_type)
+
+    def value_of(whole: int) -> pa.Array:
+        return pa.array([value_of_units(whole, column_type)], column_type)
+
+    return neighbour_test(operator, units, unit_bounds(column_type), value_of)
+
+
+def neighbour_test(
+    operator: str, units: int | decimal.Decimal, bounds: tuple[int, int], value_of: Callable[[int], pa.Array]
+) -> ValueTest:
+    """The test against a literal between the value of `units` and the next one: no value equals it.
+
+    An order compares with the lower neighbour. Outside `bounds`, those of the type, its outcome is the same for every
+    value.
+    """
+    if operator in ("=", "!="):
+        return operator == "!="
+    is_below = operator in ("<", "<=")
+    low, high = bounds
+    if not low <= units < high:
+        return is_below == (units >= high)
+    return "<=" if is_below else ">", value_of(int(units))
 
 
 def number_of(value: Any) -> Number | None:

@@ -1,31 +1,24 @@
-"""The row filter: a predicate as the pyarrow Expression that gives TRUE, FALSE or NULL for each row, as SQL does.
+"""The row filter: the rows of a table in which a predicate is TRUE.
 
-`operands` makes operands of terms; `comparisons` compares them with literals and with each other.
+A predicate becomes a pyarrow Expression that gives TRUE, FALSE or NULL for each row, as SQL does. Equalities, IN lists,
+AND and OR, the predicates of most scans, become plain kernels: starting the plan of an Expression takes longer than
+comparing a zone. Without NOT, a NULL has the effect of FALSE at every level. `comparisons` has the leaves.
 
 Design: docs/design/conditions.md#to-expression.
 """
 
 from __future__ import annotations
 
-import re
-from operator import and_, invert, or_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from zonebloom.ground.errors import PredicateError
-from zonebloom.predicates.comparisons import compare, compare_operands, is_in
-from zonebloom.predicates.leaves import Comparison, Condition, Equals, IsIn, IsNull, Like, Piece
-from zonebloom.predicates.operands import operand_of, result_type
-from zonebloom.predicates.plain_matcher import Matcher, plain_matcher
-from zonebloom.predicates.sql_writer import as_sql
-from zonebloom.predicates.terms import LiteralTerm
-from zonebloom.predicates.tree import And, Not, Or, Predicate, balanced
+from zonebloom.predicates.comparisons import Matcher, leaf_expression, leaf_matcher
+from zonebloom.predicates.leaves import Equals, IsIn
+from zonebloom.predicates.tree import And, Or, Predicate
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
-else:
-    from zonebloom.ground.arrow import compute as pc
 
 
 def matcher_of(predicate: Predicate, schema: pa.Schema) -> Matcher:
@@ -37,6 +30,21 @@ def matcher_of(predicate: Predicate, schema: pa.Schema) -> Matcher:
         As `to_expression`.
     """
     return plain_matcher(predicate, schema) or _by_expression(to_expression(predicate, schema))
+
+
+def plain_matcher(predicate: Predicate, schema: pa.Schema) -> Matcher | None:
+    """As `matcher_of`, if plain kernels find the rows; else None.
+
+    Leaves other than equalities and IN lists have no kernels, nor have literals that do not convert. Raises nothing.
+    """
+    nodes = list(predicate.walk())
+    leaves = [node for node in nodes if isinstance(node, (Equals, IsIn))]
+    if len(leaves) + sum(isinstance(node, (And, Or)) for node in nodes) < len(nodes):
+        return None
+    tests = {id(leaf): test for leaf in leaves if (test := leaf_matcher(leaf, schema)) is not None}
+    if len(tests) < len(leaves):
+        return None
+    return lambda table: predicate.combined(lambda leaf: tests[id(leaf)](table))
 
 
 def _by_expression(expression: pc.Expression) -> Matcher:
@@ -69,75 +77,4 @@ def to_expression(predicate: Predicate, schema: pa.Schema) -> pc.Expression:
     Design: docs/design/conditions.md#to-expression.
     """
     predicate.check_depth()
-    return predicate.fold(lambda node, parts: _expression(node, parts, schema))
-
-
-def _expression(node: Predicate, parts: list[pc.Expression], schema: pa.Schema) -> pc.Expression:
-    if isinstance(node, (And, Or)):
-        return balanced(parts, and_ if isinstance(node, And) else or_, _barred)
-    if isinstance(node, Not):
-        return invert(parts[0])
-    if isinstance(node, Condition):
-        return _decided(node, schema)
-    if not isinstance(node, Piece):
-        return _leaf(node, schema)
-    if node.expression is None:
-        raise PredicateError(f"only Spark evaluates {as_sql(node)}")
-    return node.expression
-
-
-def _barred(expression: pc.Expression) -> pc.Expression:
-    return pc.coalesce(expression, pa.scalar(None, pa.bool_()))
-
-
-def _decided(pair: Condition, schema: pa.Schema) -> pc.Expression:
-    type_of_result = result_type(pair.filters, schema, pair.text)
-    if not pa.types.is_boolean(type_of_result):
-        raise PredicateError("a condition must be true or false", got=f"{pair.text:.200} of type {type_of_result}")
-    return pair.filters
-
-
-def _leaf(leaf: Predicate, schema: pa.Schema) -> pc.Expression:
-    if isinstance(leaf, IsIn):
-        return is_in(operand_of(leaf.column, schema), leaf.values, null_safe=leaf.null_safe)
-    if isinstance(leaf, Equals):
-        operand = operand_of(leaf.column, schema)
-        is_equal = compare(operand, "=", leaf.value)
-        return operand.expression.is_valid() & is_equal if leaf.null_safe else is_equal
-    if isinstance(leaf, IsNull):  # of a dictionary's values: before 26 pyarrow sees nulls among its indices alone
-        return operand_of(leaf.column, schema).expression.is_null()
-    if isinstance(leaf, Comparison):
-        left = operand_of(leaf.left, schema)
-        if isinstance(leaf.right, LiteralTerm):
-            return compare(left, leaf.operator, leaf.right.value)
-        return compare_operands(left, leaf.operator, operand_of(leaf.right, schema), as_sql(leaf))
-    if isinstance(leaf, Like):
-        text = operand_of(leaf.column, schema).expression
-        pattern = _backslashed(leaf)
-        is_kept_double = r"\\" in pattern  # by pyarrow 26, in a%, %a and %a%
-        kernel, pattern = (pc.match_substring_regex, _regex(pattern)) if is_kept_double else (pc.match_like, pattern)
-        is_like = kernel(text, pattern, ignore_case=leaf.ignore_case)
-        result_type(is_like, schema, as_sql(leaf))
-        return is_like
-    raise PredicateError("a predicate must be one of zonebloom.predicates", got=type(leaf).__name__)
-
-
-def _backslashed(like: Like) -> str:
-    """The pattern with pyarrow's fixed escape, a backslash."""
-    letters: list[str] = []
-    rest = iter(like.pattern)
-    for letter in rest:
-        if letter == like.escape:
-            escaped = next(rest, None)
-            if escaped is None:
-                raise PredicateError("a LIKE pattern must not end with its escape", got=as_sql(like))
-            letters.append(f"\\{escaped}" if escaped in "%_\\" else escaped)
-        else:
-            letters.append("\\\\" if letter == "\\" else letter)
-    return "".join(letters)
-
-
-def _regex(pattern: str) -> str:
-    """The regular expression of a pattern of `_backslashed`."""
-    letters = re.findall(r"\\?.", pattern, re.DOTALL)
-    return f"(?s)^{''.join({'%': '.*', '_': '.'}.get(letter) or re.escape(letter[-1]) for letter in letters)}$"
+    return predicate.combined(lambda leaf: leaf_expression(leaf, schema))

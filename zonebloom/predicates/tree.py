@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import is_
 from typing import Any, ClassVar, NoReturn, TypeVar, final
 
+import pyarrow as pa
+
+from zonebloom.ground.arrow import compute as pc
 from zonebloom.ground.errors import PredicateError
 
 N = TypeVar("N")
@@ -92,6 +95,11 @@ class Predicate:
         By default these are its children.
         """
         return fold(self, below or (lambda node: node.children), visit)
+
+    @final
+    def combined(self, value_of: Callable[[Predicate], Any]) -> Any:
+        """The result for each row from those of the leaves: all are pyarrow Expressions, or all are Arrow arrays."""
+        return self.fold(lambda node, parts: _combined(node, parts) if parts else value_of(node))
 
     @property
     def own_columns(self) -> Iterable[str]:
@@ -242,6 +250,16 @@ def rebuilt(joint: Predicate, parts: Sequence[Predicate]) -> Predicate:
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
     """The children of the outermost And, none of them an And; the predicate itself if it is not an And."""
     return predicate.children if isinstance(predicate, And) else (predicate,)
+
+
+def _combined(node: Predicate, parts: list[Any]) -> Any:
+    if isinstance(node, Not):
+        return pc.invert(parts[0])
+    return balanced(parts, pc.and_kleene if isinstance(node, And) else pc.or_kleene, _barred)
+
+
+def _barred(part: Any) -> Any:
+    return pc.coalesce(part, pa.scalar(None, pa.bool_()))
 
 
 def check_depth(depth: int) -> None:

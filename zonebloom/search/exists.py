@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.zones import ZoneFilters, ZonesOfEach
-from zonebloom.ground.arrow import is_number, plain_array, to_kernel
+from zonebloom.ground.arrow import is_number, plain_array
 from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.predicates import IsIn
 from zonebloom.predicates.coerce import FitOfEach, fit_each
+from zonebloom.predicates.comparisons import to_kernel
 from zonebloom.predicates.exact_numbers import equal_number, number_of
 from zonebloom.predicates.literals import collected, null_mask, taken
 from zonebloom.predicates.row_filter import to_expression

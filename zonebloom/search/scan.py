@@ -33,7 +33,7 @@ from zonebloom.ground.errors import (
 )
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import Predicate
-from zonebloom.predicates.plain_matcher import Matcher
+from zonebloom.predicates.comparisons import Matcher
 from zonebloom.predicates.row_filter import matcher_of
 from zonebloom.predicates.row_group_bounds import Bound, required
 from zonebloom.search.file_values import as_type, filled

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from zonebloom.ground.arrow import compute as pc
 from zonebloom.predicates.coerce.reasons import Part, misfit
+from zonebloom.predicates.exact_numbers import ValueTest, neighbour_test
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,8 +22,7 @@ def rescale(source: pa.Array, stored: pa.DataType) -> Part:
     """Ticks of the source's unit as ticks of the column's; a zone on one side only is a misfit."""
     if _zone(source.type) != _zone(stored):
         raise misfit(source, stored)
-    width = source.type.bit_width
-    ticks = source.view(pa.int32() if width == 32 else pa.int64()).to_numpy().astype(np.int64)  # noqa: PLR2004 - bits
+    ticks = source.view(_ticks_type(source.type)).to_numpy().astype(np.int64)
     source_ns = _stored_ns(source.type)
     coarse = ticks % max(1, _tick_ns(stored) // source_ns) != 0
     if coarse.any():
@@ -36,16 +36,31 @@ def rescale(source: pa.Array, stored: pa.DataType) -> Part:
     return pa.array(ticks[keep].astype(dtype)).view(stored), keep
 
 
-def ticks_below(moment: pa.Scalar, column_type: pa.DataType) -> tuple[int, int, int]:
-    """`moment`, rounded down, in ticks of a column of moments, and the least and greatest number of its ticks."""
-    ticks = pa.array([moment]).view(pa.int32() if moment.type.bit_width == 32 else pa.int64())[0].as_py()  # noqa: PLR2004 - bits
-    bits = np.iinfo(f"i{column_type.bit_width // 8}")
-    return ticks * _stored_ns(moment.type) // _stored_ns(column_type), int(bits.min), int(bits.max)
+_CLOCKS = (
+    lambda temporal: pa.types.is_timestamp(temporal) or pa.types.is_date(temporal),
+    pa.types.is_time,
+    pa.types.is_duration,
+)
+"""Tests of types whose values are ticks of one clock."""
 
 
-def moment_of(ticks: int, column_type: pa.DataType) -> pa.Array:
-    """The value of a column of moments that is stored as `ticks`."""
-    return pa.array([ticks], pa.int32() if column_type.bit_width == 32 else pa.int64()).view(column_type)  # noqa: PLR2004 - bits
+def moment_test(operator: str, moment: pa.Scalar, column_type: pa.DataType) -> ValueTest | None:
+    """The exact test ``value <operator> moment`` for the values of a type, none of which equals `moment`.
+
+    None if they are not ticks of one clock.
+    """
+    if not any(is_clock(moment.type) and is_clock(column_type) for is_clock in _CLOCKS):
+        return None
+    stored = _ticks_type(column_type)
+    ticks = pa.array([moment]).view(_ticks_type(moment.type))[0].as_py()
+    below = ticks * _stored_ns(moment.type) // _stored_ns(column_type)
+    bits = np.iinfo(stored.to_pandas_dtype())
+    bounds = int(bits.min), int(bits.max)
+    return neighbour_test(operator, below, bounds, lambda ticks: pa.array([ticks], stored).view(column_type))
+
+
+def _ticks_type(temporal: pa.DataType) -> pa.DataType:
+    return pa.int32() if temporal.bit_width == 32 else pa.int64()  # noqa: PLR2004 - bits
 
 
 def _stored_ns(temporal: pa.DataType) -> int:

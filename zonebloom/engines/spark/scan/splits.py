@@ -33,7 +33,7 @@ from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.threads import concurrently
 from zonebloom.predicates import And, Predicate
-from zonebloom.predicates.plain_matcher import plain_matcher
+from zonebloom.predicates.row_filter import plain_matcher
 from zonebloom.predicates.tree import conjuncts
 from zonebloom.search.file_values import filled
 from zonebloom.search.tasks import rows_at, tasks_of
