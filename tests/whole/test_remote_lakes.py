@@ -13,8 +13,8 @@ import time
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -580,11 +580,9 @@ def test_rows_of_a_large_row_group_take_a_round_for_its_end_and_one_for_its_page
 def test_rows_that_never_match_are_read_by_their_condition_alone(s3: Bucket, make_lake, monkeypatch):
     lake = make_lake((3000,) * 9, row_group_size=10_000)
     index = indexed(s3, lake, kind="locator")
-    rechecking, num_bytes = scan._rechecking, []
+    plan, num_bytes = scan._Scan, []
     for credit in (64 << 20, 300_000):
-        monkeypatch.setattr(
-            scan, "_rechecking", lambda *given, credit=credit: replace(rechecking(*given), credit=credit)
-        )
+        monkeypatch.setattr(scan, "_Scan", partial(plan, credit=credit))
         monkeypatch.setattr(footers, "_KEPT", LruCache(0, lambda _: 0))
         with s3.server.recorded() as requests:
             assert index.to_table("note = 'nowhere' AND amount > -1e300").num_rows == 0

@@ -25,9 +25,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyarrow import fs
 
-from zonebloom.bloom.hashing import names_of
+from zonebloom.bloom.hashing import selected
 from zonebloom.bloom.selection import RowSelection
-from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, first_line
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, PredicateError, first_line
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Equals, Predicate, parse_predicate
 from zonebloom.predicates.arrow_expression import unread
@@ -234,11 +234,7 @@ class IndexedScanner:
                 raise InvalidArgumentError(
                     "columns must be names, or names with expressions over the data set", got=first_line(error)
                 ) from error
-        names = names_of(self._columns)
-        for name in names:
-            if self._schema.get_field_index(name) < 0:
-                raise ColumnNotFoundError.among(name, self._schema.names, "the data set")
-        return pa.schema([self._schema.field(name) for name in names])
+        return selected(self._schema, self._columns, "the data set")
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, scanned on demand; closing the iterator ends the scan."""

@@ -19,25 +19,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.bloom.hashing import names_of
+from zonebloom.bloom.hashing import selected
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats import OpenedFile
 from zonebloom.ground.arrow import taken, to_numpy, without_views
-from zonebloom.ground.errors import (
-    ColumnNotFoundError,
-    DataFileError,
-    InvalidArgumentError,
-    PredicateError,
-    Words,
-    first_line,
-)
-from zonebloom.ground.threads import concurrently
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, PredicateError, Words, first_line
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.comparisons import Matcher
 from zonebloom.predicates.row_filter import matcher_of
 from zonebloom.predicates.row_group_bounds import Bound, required
 from zonebloom.search.file_values import as_type, filled
-from zonebloom.search.tasks import Task, num_readers, tasks_of
+from zonebloom.search.tasks import Task, for_each
 from zonebloom.search.view import View
 
 if TYPE_CHECKING:
@@ -73,28 +65,23 @@ def scan(
     """
     if limit is not None and (not isinstance(limit, Integral) or limit < 0):
         raise InvalidArgumentError("limit must be 0 or more rows", got=f"{limit!r}")
-    names = names_of(view.schema.names if columns is None else columns)
-    present = set(view.schema.names)
-    for name in names:
-        if name not in present:
-            raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
+    checks = _checks(view, predicate)
     schema_read = view.plain_schema if is_plain else view.schema
-    schema = pa.schema([schema_read.field(name) for name in names])
-    plan = _Scan(view, None, [], [], schema) if predicate is None else _rechecking(view, predicate, schema)
-    return pa.RecordBatchReader.from_batches(schema, map(_from_zero, _limited(plan.batches(rows), limit)))
+    schema = selected(schema_read, columns, f"the data set {view.dataset.location}")
+    batches = _limited(_Scan(view, *checks, schema).batches(rows), limit)
+    return pa.RecordBatchReader.from_batches(schema, map(_from_zero, batches))
 
 
-def _rechecking(view: View, predicate: Predicate, schema: pa.Schema) -> _Scan:
-    evaluated = view.plain_schema
+def _checks(view: View, predicate: Predicate | None) -> tuple[Matcher | None, list[Bound], list[str]]:
+    """What evaluates `predicate` on rows, what excludes row groups by their statistics, and the columns it reads."""
+    if predicate is None:
+        return None, [], []
+    columns, evaluated = top_level(view.schema, predicate.columns()), view.plain_schema
     indexed = {entry.name for entry in view.snapshot.manifest.columns}
     elsewhere = {field.name for field in view.partition_fields}
-    return _Scan(
-        view,
-        matcher_of(predicate, evaluated),
-        [bound for bound in required(predicate, evaluated, indexed) if bound.column not in elsewhere],
-        top_level(view.schema, predicate.columns()),
-        schema,
-    )
+    matched = matcher_of(predicate, evaluated)
+    bounds = [bound for bound in required(predicate, evaluated, indexed) if bound.column not in elsewhere]
+    return matched, bounds, columns
 
 
 def read_candidates(view: View, rows: RowSelection, names: Sequence[str]) -> Iterator[tuple[Task, pa.Table]]:
@@ -111,8 +98,7 @@ def read_candidates(view: View, rows: RowSelection, names: Sequence[str]) -> Ite
         with plan.opened(task) as data:
             return task, plan.columns(data, task, names)
 
-    workers = num_readers(view, rows)
-    return concurrently(read, tasks_of(view, rows), workers, ahead=workers)
+    return for_each(read, view, rows)
 
 
 def top_level(schema: pa.Schema, columns: set[str]) -> list[str]:
@@ -155,8 +141,7 @@ class _Scan:
 
     def batches(self, rows: RowSelection) -> Iterator[pa.RecordBatch]:
         """The matching rows, row group by row group; some row groups are read ahead."""
-        workers = num_readers(self.view, rows)
-        for batches in concurrently(self.read, tasks_of(self.view, rows), workers, ahead=workers):
+        for batches in for_each(self.read, self.view, rows):
             yield from batches
 
     def read(self, task: Task) -> list[pa.RecordBatch]:

@@ -5,7 +5,7 @@ Design: docs/design/scan.md#scan
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.ground.threads import num_cores
+from zonebloom.ground.threads import Result, concurrently, num_cores
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
 from zonebloom.stores.store import ROUND_BYTES
@@ -67,15 +67,20 @@ class Task:
         return Task(self.file, self.group, *rows_at(self.starts, self.stops, places))
 
 
+def for_each(read: Callable[[Task], Result], view: View, rows: RowSelection) -> Iterator[Result]:
+    """The results of `read` for the tasks of `tasks_of`, in order; some row groups are read ahead."""
+    workers = _num_readers(view, rows)
+    return concurrently(read, tasks_of(view, rows), workers, ahead=workers)
+
+
 def tasks_of(view: View, rows: RowSelection) -> Iterator[Task]:
     """The row groups with rows of `rows` that are not deleted, in order of path."""
     for file in sorted(view.files.of_fragments(rows.fragment_ids), key=lambda file: file.path):
-        ranges = rows.fragment(file.fragment_id)
+        deleted, ranges = view.dataset.deleted_rows(file.path), rows.fragment(file.fragment_id)
         if view.files.is_unknown(file.path) and ranges.num_rows == file.num_rows:
             with view.dataset.open(file.path, file.fingerprint) as data:
                 file = Fragment.of(file.fragment_id, file.path, data)  # noqa: PLW2901 - with its current shape
             ranges = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows)])
-        deleted = view.dataset.deleted_rows(file.path)
         if deleted is not None and len(deleted):
             ids = np.full(len(deleted), file.fragment_id)
             ranges -= RowSelection.from_arrays(ids, deleted, deleted + 1)
@@ -108,7 +113,7 @@ def rows_at(
     return rows[is_first], rows[is_last] + 1
 
 
-def num_readers(view: View, rows: RowSelection) -> int:
+def _num_readers(view: View, rows: RowSelection) -> int:
     """Threads that read `rows`; 0 if the caller's thread reads them."""
     if not view.dataset.is_remote:
         return 0 if len(rows) <= _FEW_RANGES and rows.num_rows <= _FEW_ROWS else num_cores()

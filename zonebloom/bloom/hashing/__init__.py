@@ -35,6 +35,7 @@ from zonebloom.bloom.hashing.columns import (
     leaf_paths,
     names_of,
     resolve_column,
+    selected,
 )
 from zonebloom.bloom.hashing.types import HashPlan, hash_plan, is_supported, lance_supports, storage_type
 from zonebloom.bloom.hashing.values import dictionary_hashes, hash_array, hash_each, hash_values, to_hashes
@@ -58,6 +59,7 @@ __all__ = [
     "leaf_paths",
     "names_of",
     "resolve_column",
+    "selected",
     "storage_type",
     "stored_array",
     "to_hashes",

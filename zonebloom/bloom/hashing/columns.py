@@ -30,6 +30,23 @@ def names_of(columns: Any) -> list[str]:
     return names
 
 
+def selected(schema: pa.Schema, columns: Any, where: str) -> pa.Schema:
+    """The schema of the top-level `columns` of `schema`: one name, or several in any collection; all for None.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        `where`, a data set, has no such column.
+    InvalidArgumentError
+        One of them is no text.
+    """
+    names = schema.names if columns is None else names_of(columns)
+    for name in names:
+        if schema.get_field_index(name) < 0:
+            raise ColumnNotFoundError.among(name, schema.names, where)
+    return pa.schema([schema.field(name) for name in names])
+
+
 def dotted(path: Sequence[str]) -> str | None:
     """The name of the column or struct leaf at `path`; None if dots or an empty name make it ambiguous."""
     is_plain = len(path) == 1 or not any("." in name for name in path)
