@@ -19,7 +19,7 @@ from zonebloom.bloom.hashing import dotted
 from zonebloom.ground.errors import PredicateError
 from zonebloom.ground.reasons import ReasonCode
 from zonebloom.predicates.arrow_pickle import Call, Field, Literal, Node, Tree, UnreadableExpressionError, take_apart
-from zonebloom.predicates.leaves import Condition, Equals, IsIn, IsNull, Piece
+from zonebloom.predicates.leaves import Condition, Equals, IsIn, IsNull, Piece, expression_text
 from zonebloom.predicates.simplify import merged
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.predicates.tree import And, Or, Predicate, check_depth, fold
@@ -28,15 +28,6 @@ _MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)  # null_matching_behavior of
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _NS_MILLIS = 2**63 // 10**6
 """Milliseconds from 1970 to the last one of a timestamp in nanoseconds."""
-
-
-def _text(expression: pc.Expression) -> str:
-    """The expression as pyarrow prints it, on one line; pyarrow 26 fails on the bytes of a binary_view."""
-    try:
-        text = str(expression)
-    except UnicodeDecodeError as error:
-        text = bytes(error.object).decode(errors="backslashreplace")
-    return " ".join(text.split())
 
 
 def from_expression(expression: pc.Expression) -> Condition:
@@ -56,16 +47,16 @@ def from_expression(expression: pc.Expression) -> Condition:
     except UnreadableExpressionError as error:
         raise PredicateError(
             "a pyarrow Expression must name its columns",
-            got=f"{_text(expression):.200} ({error})",
+            got=f"{expression_text(expression):.200} ({error})",
             do="write the condition as SQL text",
         ) from error
     columns = (name for name, _depth in _read(tree.root))
-    return Condition(merged(translated), tree.expression, _text(tree.expression), columns)
+    return Condition(merged(translated), tree.expression, columns)
 
 
 def unread(expression: pc.Expression, columns: Sequence[str]) -> Condition:
     """The condition of an expression that cannot be decoded. It prunes nothing and may read any of `columns`."""
-    return Condition(_piece(expression, columns), expression, _text(expression), columns)
+    return Condition(_piece(expression, columns), expression, columns)
 
 
 _AND = frozenset({"and_kleene", "and"})
@@ -128,7 +119,7 @@ def _unknown(tree: Tree, node: Call) -> Piece:
 def _piece(
     expression: pc.Expression, columns: Iterable[str], code: ReasonCode = ReasonCode.PREDICATE_NOT_SUPPORTED
 ) -> Piece:
-    return Piece(_text(expression), code=code, columns=columns, expression=expression)
+    return Piece(expression_text(expression), code=code, columns=columns, expression=expression)
 
 
 def _read(node: Node) -> Iterator[tuple[str, int]]:

@@ -202,6 +202,15 @@ class Piece(Predicate):
         return f"{type(self).__name__}({self.sql!r})"
 
 
+def expression_text(expression: pc.Expression) -> str:
+    """The expression as pyarrow prints it, on one line; pyarrow 26 fails on the bytes of a binary_view."""
+    try:
+        text = str(expression)
+    except UnicodeDecodeError as error:
+        text = bytes(error.object).decode(errors="backslashreplace")
+    return " ".join(text.split())
+
+
 class Condition(Predicate):
     """A condition of an engine as a pair: a tree that prunes, and the expression itself, which decides on rows.
 
@@ -218,8 +227,8 @@ class Condition(Predicate):
     own_columns: frozenset[str]
     """The columns that `filters` reads; `prunes` may read fewer."""
 
-    def __init__(self, prunes: Predicate, filters: pc.Expression, text: str, columns: Iterable[str]) -> None:
-        self._set(prunes=prunes, filters=filters, text=text, own_columns=frozenset(columns))
+    def __init__(self, prunes: Predicate, filters: pc.Expression, columns: Iterable[str]) -> None:
+        self._set(prunes=prunes, filters=filters, text=expression_text(filters), own_columns=frozenset(columns))
 
     def _key(self) -> tuple[Any, ...]:
         return (self.text,)
