@@ -112,6 +112,14 @@ def test_names_within_lists_and_maps_are_compared():
     assert respelled(pa.schema({"K": pa.int32()}), pa.schema({"k": pa.int32(), "K": pa.int32()})) is None
 
 
+def test_a_newer_file_whose_struct_has_other_fields_is_read_by_spark(spark, tmp_path):
+    indexed(tmp_path, {"a": {"k": ["a"], "s": [{"a": 1}]}}, "k")
+    write(tmp_path / "b.parquet", {"k": ["a", "c"], "s": [{"b": 1}, None]})
+    for value in ("true", "false"):  # Spark before 4.1 does as by true
+        with changed(spark, "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing", value):
+            assert_as_plain(spark, tmp_path, ["k = 'a' AND s IS NULL", "k = 'a' AND s IS NOT NULL"], *WAYS)
+
+
 def test_columns_that_spark_finds_by_their_ids_lose_no_row(spark, tmp_path):
     from pyspark.sql import types
 

@@ -81,14 +81,15 @@ def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:
     """The reason why names might give other rows of `paths` in the library than in Spark; None if they cannot."""
     if names.is_ambiguous or names.escaped:
         return "Spark and the library read some column names or folders differently"
+    known = set(_spellings(view.schema))
     for path in set(view.files.unknown_paths) & set(paths):
         try:
             with view.dataset.open(path, view.listing[path]) as data:
-                is_known = set(data.schema.names) <= set(view.schema.names) and not respelled(data.schema, view.schema)
+                is_known = set(_spellings(data.schema)) <= known
         except DataFileError:
             return f"{path} cannot be read"
         if not is_known:
-            return f"{path} has columns that the index does not have"
+            return f"{path} has columns or fields that the index does not have"  # a struct of only such may be null
     return None
 
 
