@@ -185,12 +185,26 @@ def _compare(operand: Operand, operator: str, value: Any) -> pc.Expression:
         return _constant(None)
     if pa.types.is_null(operand.type):
         return operand.always(None)
-    number = number_of(value)
-    if number is not None and is_number(operand.type):
-        return operand.tested(number_test(operator, number, operand.type))
     if fit.reason is None and operator in ("=", "!="):
         return operand.always(operator == "!=")
-    return _compare_as_pyarrow(operand, operator, value)
+    test = _test(operator, value, operand.type)
+    if test is None:
+        raise _mismatch(operand, value)
+    return operand.tested(test)
+
+
+def _test(operator: str, value: Any, column_type: pa.DataType) -> ValueTest | None:
+    """The exact test of a type's values against a literal that does not fit it; None if they cannot be compared."""
+    number = number_of(value)
+    if number is not None and is_number(column_type):
+        return number_test(operator, number, column_type)
+    try:
+        scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+    if pa.types.is_fixed_size_binary(column_type) and is_bytes(scalar.type):
+        return operator, pa.array([scalar.cast(pa.binary())])
+    return moment_test(operator, scalar, column_type)
 
 
 def _is_in(operand: Operand, values: pa.Array | list[Any], *, null_safe: bool = False) -> pc.Expression:
@@ -238,34 +252,10 @@ def _comparable(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
             continue
         kind = type(value), str(getattr(value, "type", None)), getattr(value, "tzinfo", None) is None
         if kind not in compared:
-            _compare_as_pyarrow(operand, "=", value)
+            if _test("=", value, operand.type) is None:
+                raise _mismatch(operand, value)
             compared.add(kind)
     return pa.concat_arrays([fit.values, pa.array(equal, fit.values.type).drop_null()]) if equal else fit.values
-
-
-def _compare_as_pyarrow(operand: Operand, operator: str, value: Any) -> pc.Expression:
-    """The comparison that pyarrow defines for two types, such as a date and a timestamp."""
-    try:
-        scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
-        _check_types(operand, scalar)
-        test = moment_test(operator, scalar, operand.type)
-        if test is not None:  # pyarrow 26 would cast the column
-            return operand.tested(test)
-        return _checked(_ORDERS[operator](operand.expression, pc.scalar(scalar)), operand.schema, operand.text)
-    except (pa.ArrowException, PredicateError, TypeError, ValueError, OverflowError) as error:
-        raise _mismatch(operand, value) from error
-
-
-def _check_types(operand: Operand, literal: pa.Scalar) -> None:
-    """Refuse comparisons that pyarrow allows and SQL does not.
-
-    These are a UUID or bytes with a text that did not convert, and an instant with a local time.
-    """
-    types = operand.type, literal.type
-    has_zone = [pa.types.is_timestamp(side) and side.tz is not None for side in types]
-    spells_bytes = is_bytes(operand.type) and is_text(literal.type)
-    if isinstance(operand.type, pa.UuidType) or spells_bytes or has_zone[0] != has_zone[1]:
-        raise _mismatch(operand, literal)
 
 
 def _mismatch(operand: Operand, value: Any) -> PredicateError:

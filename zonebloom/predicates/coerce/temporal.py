@@ -47,9 +47,10 @@ _CLOCKS = (
 def moment_test(operator: str, moment: pa.Scalar, column_type: pa.DataType) -> ValueTest | None:
     """The exact test ``value <operator> moment`` for the values of a type, none of which equals `moment`.
 
-    None if they are not ticks of one clock.
+    None if they are not ticks of one clock, or if only one side has a zone: pyarrow would compare some of them.
     """
-    if not any(is_clock(moment.type) and is_clock(column_type) for is_clock in _CLOCKS):
+    is_same_clock = any(is_clock(moment.type) and is_clock(column_type) for is_clock in _CLOCKS)
+    if not is_same_clock or _zone(moment.type) != _zone(column_type):
         return None
     stored = _ticks_type(column_type)
     ticks = pa.array([moment]).view(_ticks_type(moment.type))[0].as_py()
