@@ -76,12 +76,12 @@ def _checks(view: View, predicate: Predicate | None) -> tuple[Matcher | None, li
     """What evaluates `predicate` on rows, what excludes row groups by their statistics, and the columns it reads."""
     if predicate is None:
         return None, [], []
-    columns, evaluated = top_level(view.schema, predicate.columns()), view.plain_schema
+    evaluated = view.plain_schema
     indexed = {entry.name for entry in view.snapshot.manifest.columns}
     elsewhere = {field.name for field in view.partition_fields}
     matched = matcher_of(predicate, evaluated)
     bounds = [bound for bound in required(predicate, evaluated, indexed) if bound.column not in elsewhere]
-    return matched, bounds, columns
+    return matched, bounds, top_level(view.schema, predicate.columns())
 
 
 def read_candidates(view: View, rows: RowSelection, names: Sequence[str]) -> Iterator[tuple[Task, pa.Table]]:

@@ -40,9 +40,9 @@ def selected(schema: pa.Schema, columns: Any, where: str) -> pa.Schema:
     InvalidArgumentError
         One of them is no text.
     """
-    names = schema.names if columns is None else names_of(columns)
+    names, present = schema.names if columns is None else names_of(columns), set(schema.names)
     for name in names:
-        if schema.get_field_index(name) < 0:
+        if name not in present:
             raise ColumnNotFoundError.among(name, schema.names, where)
     return pa.schema([schema.field(name) for name in names])
 

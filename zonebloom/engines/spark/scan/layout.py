@@ -21,18 +21,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from zonebloom.bloom.hashing import selected
 from zonebloom.engines.spark.pushdown.metadata import CHAR
 from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
 from zonebloom.engines.spark.scan.types import arrow_type, nullable_type, spark_type
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.ground.cached import cached_property
-from zonebloom.ground.errors import (
-    ColumnNotFoundError,
-    DataFileError,
-    InvalidArgumentError,
-    UnsupportedTypeError,
-    Words,
-)
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError, Words
 
 if TYPE_CHECKING:
     from zonebloom.bloom.selection import RowSelection
@@ -84,12 +79,8 @@ class Layout:
         UnsupportedTypeError
             Spark does not read a column from Parquet.
         """
-        schema = self.view.schema
-        names = list(schema.names) if columns is None else list(columns)
-        for name in names:
-            if schema.get_field_index(name) < 0:
-                raise ColumnNotFoundError.among(name, schema.names, f"the data set {self.view.dataset.location}")
-        return spark.StructType([self._field(schema.field(name)) for name in names])
+        fields = selected(self.view.schema, columns, f"the data set {self.view.dataset.location}")
+        return spark.StructType(list(map(self._field, fields)))
 
     @cached_property
     def readable(self) -> spark.StructType:
