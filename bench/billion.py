@@ -65,8 +65,8 @@ def main(log2_rows: int = LOG2_ROWS) -> None:
         lake = folder / "lake"
         _write(lake, num_rows)
         command = [sys.executable, "-c", _BUILD, str(lake)]
-        found = subprocess.run(command, check=True, capture_output=True, text=True)
-        seconds, cpu, peak, disk, index_bytes, num_parts = json.loads(found.stdout)
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        seconds, cpu, peak, disk, index_bytes, num_parts = json.loads(done.stdout)
         print(
             f"built in {seconds:.1f} s, {cpu:.1f} s CPU, {peak / 2**30:.2f} GiB, {index_bytes / 1e9:.2f} GB", flush=True
         )
@@ -183,8 +183,8 @@ def _located(result: Result, index: zb.Index, keys: pa.Array) -> list[list[Any]]
     few = pa.concat_arrays([keys[:1000], keys[-1000:]])
     seconds = seconds_of(lambda: index.locate("key", keys))
     exact = seconds_of(lambda: index.locate("key", few, exact=True))
-    found = index.locate("key", few, exact=True).filter(pc.field("row").is_valid())
-    assert found["key_index"].to_pylist() == list(range(1000))
+    located = index.locate("key", few, exact=True).filter(pc.field("row").is_valid())
+    assert located["key_index"].to_pylist() == list(range(1000))
     kept = index.locate("key", keys).num_rows / num_present
     result.target("locate, zones kept of those that hold a key", kept, 1.01, "times")
     return [

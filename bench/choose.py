@@ -87,10 +87,10 @@ def drawing(rows: Sequence[Sequence[Any]]) -> str:
     lines += [f'<rect class="one" x="{LEFT}" y="31" width="12" height="12"/>', _text(LEFT + 18, 42, "each row a key")]
     lines += [f'<rect class="five" x="{LEFT + 146}" y="31" width="12" height="12"/>']
     lines += [_text(LEFT + 164, 42, "5 rows of a key"), _text(560, 42, "1 absent key"), _text(672, 42, f"{MANY} keys")]
-    for number, (way, one, five, false, many_false) in enumerate(rows):
+    for number, (way, single, five, false, many_false) in enumerate(rows):
         top = TOP + HEIGHT * number
         lines.append(_text(4, top + 20, way))
-        for kind, num_bytes, y in (("one", one, top), ("five", five, top + 16)):
+        for kind, num_bytes, y in (("one", single, top), ("five", five, top + 16)):
             lines.append(f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{SCALE * num_bytes:.0f}" height="14"/>')
             lines.append(_text(LEFT + 6 + round(SCALE * num_bytes), y + 12, f"{num_bytes:.2f}", "class='faint'"))
         lines += [_text(560, top + 20, _percent(false)), _text(672, top + 20, _percent(many_false))]

@@ -12,7 +12,10 @@ def main() -> None:
     total = report.searches[0].total
     whole = f"{total.bytes / 1e6:,.0f} MB"
     columns = ["search", "rows that match", f"zones to read, of {total.zones:,}", f"MB of their row groups, of {whole}"]
-    rows = [[one.title, one.num_matches, one.kept.zones, f"{one.kept.bytes / 1e6:,.1f}"] for one in report.searches]
+    rows = [
+        [search.title, search.num_matches, search.kept.zones, f"{search.kept.bytes / 1e6:,.1f}"]
+        for search in report.searches
+    ]
     result = Result("demo", f"`zonebloom demo`: {report.num_rows:,} events with random keys, {report.num_files} files.")
     result.table("What must be read", columns, rows, "Every answer equals the full scan's.")
     result.save()

@@ -105,11 +105,11 @@ def _plain_insert_all(blocks, hashes):
 def _plain_check(blocks, hashes, answers):
     for i in range(len(hashes)):
         block = blocks[((hashes[i] >> U(32)) * U(blocks.shape[0])) >> U(32)]
-        found = True
+        is_held = True
         for word in range(8):
             bit = U32(1) << U32(U32(U32(hashes[i]) * SALT[word]) >> U32(27))
-            found &= (block[word] & bit) != 0
-        answers[i] = found
+            is_held &= (block[word] & bit) != 0
+        answers[i] = is_held
 
 
 def _filters(random: np.random.Generator) -> list[tuple[str, str, int, Pair]]:

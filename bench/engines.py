@@ -73,7 +73,7 @@ def main() -> None:
 def measure(result: Result, lake: Path, num_files: int, *, is_target: bool) -> None:
     """One lake: each question by all engines, and a join with few keys."""
     random = np.random.default_rng(5)
-    columns = {"id": integers, "user_id": uuids, "amount": lambda rows, one: pa.array(one.random(rows))}
+    columns = {"id": integers, "user_id": uuids, "amount": lambda rows, rng: pa.array(rng.random(rows))}
     tables = (pa.table({name: make(FILE_ROWS, random) for name, make in columns.items()}) for _ in range(num_files))
     paths = write_files(lake, tables, row_group_size=GROUP_ROWS, write_page_index=True)
     keys = ds.dataset(paths[-1]).to_table(columns=["user_id"])["user_id"]

@@ -68,7 +68,7 @@ def _ours(root: Path, num_zones: int) -> list[list[Any]]:
     for name, version in (("zones", 1), ("slices", index.version)):
         opened, first = _timed(lambda version=version: zb.open_index(root, version=version))
         view = opened.view()
-        found, more = _timed(lambda view=view: Query(view, zb.col("key") == 17).result)
+        answer, more = _timed(lambda view=view: Query(view, zb.col("key") == 17).result)
         before = _read_so_far()
         _ = Query(view, zb.col("key") == 18).result
         num_bytes = _read_so_far() - before if name == "slices" else num_zones * PAGE_BYTES
@@ -76,7 +76,7 @@ def _ours(root: Path, num_zones: int) -> list[list[Any]]:
             _timed(lambda key=key, view=view: Query(view, zb.col("key") == key).result)[1] for key in _absent(KEYS)
         ]
         measured.append(_row(name, num_zones, first + more, later, num_bytes))
-        answers.append(found.row_ranges)
+        answers.append(answer.row_ranges)
     assert answers[0] == answers[1]
     return measured
 
@@ -116,7 +116,7 @@ print(json.dumps([first, [run(key) for key in keys[1:]], count() - before]))
 
 
 def _row(name: str, num_zones: int, first: float, later: list[float], num_bytes: int) -> list[Any]:
-    times = spread([one * MS for one in later])
+    times = spread([seconds * MS for seconds in later])
     return [name, num_zones, num_zones * ROWS_PER_ZONE, first * MS, times, num_bytes * MB]
 
 
@@ -148,7 +148,7 @@ def draw(rows: list[list[Any]]) -> None:
     bytes_axes.set(title="Bytes for one key", ylabel="MB")
     for axes in (time_axes, bytes_axes):
         axes.set(xscale="log", yscale="log", xlabel=f"zones of {ROWS_PER_ZONE} rows")
-        axes.set_xticks(ZONES, [f"{one:,}" for one in ZONES])
+        axes.set_xticks(ZONES, [f"{number:,}" for number in ZONES])
         axes.minorticks_off()
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8, ncols=3, loc="upper center")

@@ -58,11 +58,11 @@ class Rounds:
 
     def wall(self, case: str, per: float = 1.0) -> dict[str, float]:
         """Seconds by the clock, divided by `per`."""
-        return spread([one.wall / per for one in self.samples[case]])
+        return spread([sample.wall / per for sample in self.samples[case]])
 
     def cpu(self, case: str, per: float = 1.0) -> dict[str, float]:
         """Seconds of CPU, divided by `per`."""
-        return spread([one.cpu / per for one in self.samples[case]])
+        return spread([sample.cpu / per for sample in self.samples[case]])
 
     def ratio(self, case: str, base: str, kind: str = "wall") -> dict[str, float]:
         """`case` over `base`, round by round."""
@@ -95,15 +95,15 @@ def interleaved(
     for number in range(warm_up + _ROUNDS_TRIED * rounds):
         _wait_until_quiet()
         busy, own, began = _busy(), _own_cpu(), time.perf_counter()
-        one = {name: _sample(case, prepare.get(name)) for name, case in cases.items()}
+        together = {name: _sample(case, prepare.get(name)) for name, case in cases.items()}
         wall = time.perf_counter() - began
         others = max(0.0, (_busy() - busy) - (_own_cpu() - own)) / (wall * NUM_CORES)
         if number >= warm_up:
-            kept.append((others, one))
+            kept.append((others, together))
         if sum(load <= _QUIET for load, _ in kept) >= rounds:
             break
     quietest = sorted(kept, key=lambda pair: pair[0])[:rounds]
-    samples = {name: [one[name] for _, one in quietest] for name in cases}
+    samples = {name: [together[name] for _, together in quietest] for name in cases}
     return Rounds(samples, round(max(load for load, _ in quietest), 3))
 
 
@@ -131,7 +131,7 @@ def _own_cpu() -> float:
 
 def _busy() -> float:
     """Seconds of CPU that all processes used since the machine started; stolen time counts."""
-    numbers = [int(one) for one in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+    numbers = [int(ticks) for ticks in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
     return (sum(numbers) - numbers[3] - numbers[4]) / os.sysconf("SC_CLK_TCK")
 
 

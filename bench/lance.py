@@ -118,7 +118,7 @@ def one_key(result: Result, folder: Path, num_zones: int) -> None:
     result.note_load(interleaved(cases, rounds=2))
 
     def joined(name: str, part: int) -> dict[str, float]:
-        return spread([one * MS for run in runs[name] for one in run[part]])
+        return spread([seconds * MS for run in runs[name] for seconds in run[part]])
 
     names = ("first query of a process", "later, absent key", "later, present key")
     rows = [[text, joined("ours", part), joined("lance", part)] for part, text in enumerate(names)]

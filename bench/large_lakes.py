@@ -67,14 +67,14 @@ def listing(result: Result) -> None:
     """All names of a folder where most of them are known."""
     names = [f"lake/day={number % 31:02}/part-{number:06}.parquet" for number in range(NUM_NAMES)]
     old = [name for number, name in enumerate(names) if number % 100]
-    known = {"all": names, "99 of 100": old, "all but the last 1,000": sorted(names)[:-1000]}
+    hints = {"all": names, "99 of 100": old, "all but the last 1,000": sorted(names)[:-1000]}
     rows = []
     with lister(sorted(names)) as url, S3Proxy(url, LISTING_LATENCY) as proxy:
-        for label, paths in known.items():
+        for label, paths in hints.items():
             store = open_store("s3://bucket", {**KEYS, "aws_endpoint": proxy.url, "aws_allow_http": "true"})
             with proxy.recorded() as requests:
-                found = store.files("lake", paths)
-            assert list(found) == sorted(names)
+                files = store.files("lake", paths)
+            assert list(files) == sorted(names)
             num_bytes = sum(request.num_bytes for request in requests)
             rows.append([label, len(rounds_of(requests)), len(requests), num_bytes / KIB])
     title = f"A listing of {NUM_NAMES:,} files"

@@ -90,22 +90,22 @@ def _measure(result: Result, folder: Path, num_rows: int, *, is_last: bool) -> l
     lists = {count: [_keys(num_rows, count, next(seeds)) for _ in range(rounds)] for count, rounds in LISTS.items()}
     for hashes in lists[1000]:  # each page is checked by its first key, and this is not about that
         segment.candidates(hashes)
-    one, thousand = ([_wall(partial(segment.candidates, each)) / US for each in lists[n]] for n in (1, 1000))
+    single, thousand = ([_wall(partial(segment.candidates, each)) / US for each in lists[n]] for n in (1, 1000))
     many = iter(lists[PROBED])
     rounds = interleaved({"many": lambda: segment.contained(next(many))}, rounds=5)
     result.note_load(rounds)
     absent = _absent(PROBED, 7)
-    found, _ = segment.lookup(absent)
-    bytes_a_pair, false_zones = entry.num_bytes / num_rows, len(found) / len(absent)
+    pairs, _ = segment.lookup(absent)
+    bytes_a_pair, false_zones = entry.num_bytes / num_rows, len(pairs) / len(absent)
     if is_last:
         result.target("bytes a distinct pair of key and zone", bytes_a_pair, 4.2, "bytes")
         result.target("build beyond hashing", spread(building)["median"], 15, "ns CPU a row")
         result.target("merge", spread(merging)["median"], 5, "ns CPU a row")
         result.target("false zones of an absent key", false_zones, 0.01, "zones")
-        result.target("one key", spread(one)["median"], 60, "µs")
+        result.target("one key", spread(single)["median"], 60, "µs")
         result.target("1000 keys", spread(thousand)["median"], 1000, "µs")
         result.target("1 M keys", rounds.wall("many", MS)["median"], 600, "ms")
-    times = [spread(building), spread(merging), spread(one), spread(thousand), rounds.wall("many", MS)]
+    times = [spread(building), spread(merging), spread(single), spread(thousand), rounds.wall("many", MS)]
     return [num_rows, len(segment), len(parts), bytes_a_pair, *times, false_zones, _asks_directory(segment, absent)]
 
 
@@ -148,4 +148,4 @@ def _wall(case: Callable[[], Any]) -> float:
 
 
 if __name__ == "__main__":
-    main([int(one) for one in sys.argv[1:]] or list(MILLION_ROWS))
+    main([int(argument) for argument in sys.argv[1:]] or list(MILLION_ROWS))

@@ -72,8 +72,8 @@ def _tables(
 
 def _build(folder: Path) -> list[float]:
     command = [sys.executable, "-c", _BUILD, str(folder), "2"]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
-    return json.loads(found.stdout)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
 
 
 if __name__ == "__main__":

@@ -89,8 +89,8 @@ def _zones(result: Result, folder: Path, table: pa.Table, rounds: int) -> None:
     expected = pa.concat_tables([table.slice(start, stop - start) for start, stop in ranges]).combine_chunks()
     readers = {name: reader(folder, ranges) for name, reader in READERS.items()}
     for name, read in readers.items():
-        found = read().cast(expected.schema).combine_chunks()
-        assert found.equals(expected), f"{name} reads other rows"
+        read_back = read().cast(expected.schema).combine_chunks()
+        assert read_back.equals(expected), f"{name} reads other rows"
     measured = result.note_load(interleaved(readers, rounds=rounds))
     ours = "zonebloom, page index"
     rows = [
@@ -214,8 +214,8 @@ def _keys(result: Result, folder: Path, table: pa.Table, rounds: int) -> None:
     cases = {name: case(folder) for name, case in CASES.items()}
     for name, find in cases.items():
         for key, place in zip(keys, places.tolist(), strict=True):
-            found = find(key).cast(table.schema)
-            assert found.combine_chunks().equals(table.slice(place, 1).combine_chunks()), f"{name} finds another row"
+            row = find(key).cast(table.schema)
+            assert row.combine_chunks().equals(table.slice(place, 1).combine_chunks()), f"{name} finds another row"
     of_two = {name: case(folder) for name, case in TWO_COLUMNS.items()}
     for name, find in of_two.items():
         for key, place in zip(keys, places.tolist(), strict=True):
@@ -245,7 +245,7 @@ def _keys(result: Result, folder: Path, table: pa.Table, rounds: int) -> None:
 def _compressed_page(table: pa.Table, place: int) -> tuple[pa.Buffer, int]:
     """20 000 UUIDs around a row as a page holds them, each with its length before it; and their bytes."""
     texts = table["user_id"].slice(place // _PAGE_ROWS * _PAGE_ROWS, _PAGE_ROWS).to_pylist()
-    values = b"".join(len(one).to_bytes(4, "little") + one.encode() for one in texts)
+    values = b"".join(len(text).to_bytes(4, "little") + text.encode() for text in texts)
     return pa.compress(values, "snappy"), len(values)
 
 

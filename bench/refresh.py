@@ -128,8 +128,8 @@ def peers(folder: Path, num_files: int) -> dict[str, Any]:
     import deltalake
     import lance
 
-    one = pa.table({"key": pa.array(range(ROWS * NEW_FILES), pa.int64())})
-    found = {}
+    rows = pa.table({"key": pa.array(range(ROWS * NEW_FILES), pa.int64())})
+    times = {}
     few = [pa.table({"key": pa.array([number], pa.int64())}) for number in range(num_files)]
     table = folder / "lance"
     fragments = [lance.fragment.LanceFragment.create(str(table), row) for row in few]
@@ -137,22 +137,22 @@ def peers(folder: Path, num_files: int) -> dict[str, Any]:
     seconds = []
     for _ in range(3):
         started = time.perf_counter()
-        lance.write_dataset(one, str(table), mode="append", max_rows_per_file=ROWS)
+        lance.write_dataset(rows, str(table), mode="append", max_rows_per_file=ROWS)
         seconds.append(time.perf_counter() - started)
-    found["lance"] = spread(seconds)
+    times["lance"] = spread(seconds)
     table = folder / "delta"
     actions = [
         deltalake.transaction.AddAction(f"{number}.parquet", 1000, {}, 0, True, "{}") for number in range(num_files)
     ]
-    schema = deltalake.Schema.from_arrow(one.schema)
+    schema = deltalake.Schema.from_arrow(rows.schema)
     deltalake.transaction.create_table_with_add_actions(str(table), schema, actions, mode="error")
     seconds = []
     for _ in range(3):
         started = time.perf_counter()
-        deltalake.write_deltalake(str(table), one, mode="append", target_file_size=ROWS * 8)
+        deltalake.write_deltalake(str(table), rows, mode="append", target_file_size=ROWS * 8)
         seconds.append(time.perf_counter() - started)
-    found["deltalake"] = spread(seconds)
-    return found
+    times["deltalake"] = spread(seconds)
+    return times
 
 
 def open_many(result: Result, root: Path, num_fragments: int) -> None:
@@ -169,7 +169,7 @@ def open_many(result: Result, root: Path, num_fragments: int) -> None:
         rows_per_zone=10**6,
         fpp=0.01,
         sizing="adaptive",
-        sink=lambda one: writer.write(one),  # noqa: PLW0108 - bound later
+        sink=lambda data: writer.write(data),  # noqa: PLW0108 - bound later
     )
     with ZoneSegmentWriter(store, "key", builder.schema) as writer:
         for number in range(num_fragments):
@@ -192,8 +192,8 @@ def open_many(result: Result, root: Path, num_fragments: int) -> None:
         opened["view"] = View(index._snapshot, index.data, listing)  # noqa: SLF001 - the listing is made up
 
     def search() -> None:
-        found = opened["view"].search(zb.col("key") == 77)
-        assert found.files == [list(listing)[77]]
+        kept = opened["view"].search(zb.col("key") == 77)
+        assert kept.files == [list(listing)[77]]
 
     cases = {"open": open_it, "compare with a listing": compare, "first search": search}
     rounds = result.note_load(interleaved(cases, rounds=ROUNDS))

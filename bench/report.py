@@ -54,9 +54,9 @@ def main() -> None:
 
 def load() -> list[dict[str, Any]]:
     """The results that there are, in reading order."""
-    found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
-    names = [name for name in ORDER if name in found] + [name for name in found if name not in ORDER]
-    return [normal(name, found[name]) for name in names]
+    results = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
+    names = [name for name in ORDER if name in results] + [name for name in results if name not in ORDER]
+    return [normal(name, results[name]) for name in names]
 
 
 def normal(name: str, document: dict[str, Any]) -> dict[str, Any]:
@@ -116,30 +116,30 @@ def full_report(results: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield "measure. Rounds are interleaved, and run again where other processes used the cores; cells are medians"
     yield "(min..max), ratios are taken within a round. Answers and filters are compared inside each bench. Data is"
     yield "generated, and deleted afterwards."
-    machines = [one["machine"] for one in results if one["machine"]]
+    machines = [result["machine"] for result in results if result["machine"]]
     if machines:
-        one = machines[0]
+        machine = machines[0]
         versions = {name: version for other in machines for name, version in other["packages"].items()}
         packages = ", ".join(f"{name} {version}" for name, version in versions.items())
         yield ""
-        yield f"Machines have {one['cores']} cores and {one['memory_gib']} GiB, {one['system']};"
-        yield f"Python {one['python']}, {packages}."
-    for one in results:
+        yield f"Machines have {machine['cores']} cores and {machine['memory_gib']} GiB, {machine['system']};"
+        yield f"Python {machine['python']}, {packages}."
+    for result in results:
         yield ""
-        yield f"## {one['bench']}"
-        if one["about"]:
+        yield f"## {result['bench']}"
+        if result["about"]:
             yield ""
-            yield one["about"]
-        if (HERE / f"{one['bench']}.png").exists():
+            yield result["about"]
+        if (HERE / f"{result['bench']}.png").exists():
             yield ""
-            yield f"![{one['about']}]({one['bench']}.png)"
-        if one["machine"]:
+            yield f"![{result['about']}]({result['bench']}.png)"
+        if result["machine"]:
             yield ""
-            yield f"Measured {one['date']} on {one['machine']['cpu']}."
-        if one["others"] > 0.1:
+            yield f"Measured {result['date']} on {result['machine']['cpu']}."
+        if result["others"] > 0.1:
             yield ""
-            yield f"Other processes used up to {one['others']:.0%} of the cores: read the ratios, not the times."
-        for table in one["tables"]:
+            yield f"Other processes used up to {result['others']:.0%} of the cores: read the ratios, not the times."
+        for table in result["tables"]:
             yield ""
             yield f"### {table['title']}"
             yield ""
@@ -147,7 +147,7 @@ def full_report(results: Sequence[dict[str, Any]]) -> Iterator[str]:
             if table["note"]:
                 yield ""
                 yield table["note"]
-    targets = [target for one in results for target in one["targets"]]
+    targets = [target for result in results for target in result["targets"]]
     if targets:
         yield ""
         yield "## Targets"
@@ -170,9 +170,9 @@ def _target_row(target: dict[str, Any]) -> list[str]:
 
 def headline(results: Sequence[dict[str, Any]]) -> list[str]:
     """Lines of the README's table."""
-    lines = ["|".join(map(cell_text, row)) for one in results for row in one["headline"]]
+    lines = ["|".join(map(cell_text, row)) for result in results for row in result["headline"]]
     rows = [
-        found.expand(plain) for must, plain in HEADLINE.items() for line in lines if (found := re.match(must, line))
+        match.expand(plain) for must, plain in HEADLINE.items() for line in lines if (match := re.match(must, line))
     ]
     if len(rows) != len(HEADLINE):
         raise ValueError(f"each of {len(HEADLINE)} patterns must match one headline, got {len(rows)} rows: {rows}")

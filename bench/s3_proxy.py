@@ -59,7 +59,7 @@ def rounds_of(requests: Sequence[LoggedRequest]) -> list[list[LoggedRequest]]:
     """
     rounds: list[list[LoggedRequest]] = []
     first_answer = float("-inf")
-    for request in sorted(requests, key=lambda one: one.start):
+    for request in sorted(requests, key=lambda request: request.start):
         if request.start > first_answer:
             rounds.append([])
             first_answer = float("inf")
@@ -101,9 +101,9 @@ class S3Proxy:
     def recorded(self) -> Iterator[list[LoggedRequest]]:
         """The requests that are answered during the block."""
         first = len(self._requests)
-        found: list[LoggedRequest] = []
-        yield found
-        found += self._requests[first:]
+        requests: list[LoggedRequest] = []
+        yield requests
+        requests += self._requests[first:]
 
 
 def _handler(store: str, latency: float, requests: list[LoggedRequest]) -> type[BaseHTTPRequestHandler]:
@@ -125,17 +125,17 @@ def _handler(store: str, latency: float, requests: list[LoggedRequest]) -> type[
         def answer(self) -> None:
             start = time.monotonic()
             self._store.request(self.command, self.path, headers=dict(self.headers))
-            found = self._store.getresponse()
-            body = found.read()
+            answer = self._store.getresponse()
+            body = answer.read()
             time.sleep(max(0.0, start + latency - time.monotonic()))
             place, query = urlsplit(self.path), parse_qs(urlsplit(self.path).query)
             prefix = unquote(query.get("prefix", [""])[0]) if "list-type" in query else None
             key, span = unquote(place.path), self.headers.get("Range", "")
-            self.send_response_only(found.status, found.reason)
-            for name, value in found.getheaders():
+            self.send_response_only(answer.status, answer.reason)
+            for name, value in answer.getheaders():
                 if name.lower() not in _HOP_BY_HOP:
                     self.send_header(name, value)
-            size = found.getheader("Content-Length") if self.command == "HEAD" else len(body)
+            size = answer.getheader("Content-Length") if self.command == "HEAD" else len(body)
             self.send_header("Content-Length", str(size))
             self.end_headers()
             requests.append(LoggedRequest(self.command, key, prefix, span, start, time.monotonic(), len(body)))

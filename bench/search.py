@@ -116,7 +116,7 @@ def _ask(
         expected = answers.pop("pyarrow")
         for name, answer in answers.items():
             assert answer.equals(expected), f"{name} answers {query.name} with {len(answer)} rows, not {len(expected)}"
-        found = index.search(query.sql)
+        selection = index.search(query.sql)
         searches = {"search": lambda query=query: index.search(query.sql)}
         rounds = result.note_load(interleaved(searches | cases, rounds=5 if query.helps else 3))
         fastest = min((name for name in cases if name != "zonebloom"), key=lambda name: rounds.wall(name)["median"])
@@ -125,8 +125,8 @@ def _ask(
             [
                 query.name + ("" if query.helps else " (not for us)"),
                 len(expected),
-                f"{found.num_zones_kept:,} of {found.num_zones:,}",
-                f"{found.kept.bytes / 2**20:,.1f} of {found.total.bytes / 2**20:,.0f}",
+                f"{selection.num_zones_kept:,} of {selection.num_zones:,}",
+                f"{selection.kept.bytes / 2**20:,.1f} of {selection.total.bytes / 2**20:,.0f}",
                 rounds.wall("search", MS),
                 *(rounds.wall(name, MS) for name in cases),
                 f"{cell_text(gain)} x ({fastest})",

@@ -76,7 +76,7 @@ def large_index(result: Result, root: Path) -> None:
         num_bytes = _bytes_read(view)
         measured = [[first], warm, listed, cold, new, again]
         size = num_bytes * MB if name == "slices" else "the whole file is mapped"
-        rows.append([name, *(spread([one * MS for one in times]) for times in measured), size])
+        rows.append([name, *(spread([seconds * MS for seconds in times]) for times in measured), size])
         if name == "slices":
             _targets(result, measured, num_bytes)
             process = _process(result, root)
@@ -201,8 +201,8 @@ def _check_present(view: View, present: Sequence[int]) -> None:
     """Key number i was taken from rows [i * BATCH, (i + 1) * BATCH)."""
     for number in range(0, len(present), max(1, len(present) // 50)):
         fragment, batch = divmod(number, ZONES_PER_FILE * ROWS_PER_ZONE // BATCH)
-        found = Query(view, zb.col("key") == present[number]).result.row_ranges.fragment(fragment)
-        starts, stops = found.starts.tolist(), found.stops.tolist()
+        rows = Query(view, zb.col("key") == present[number]).result.row_ranges.fragment(fragment)
+        starts, stops = rows.starts.tolist(), rows.stops.tolist()
         assert any(a < (batch + 1) * BATCH and b > batch * BATCH for a, b in zip(starts, stops, strict=True))
 
 
@@ -232,8 +232,8 @@ def _many(view: View, count: int) -> tuple[list[float], list[float]]:
     new, again = [], []
     for seed in range(count):
         predicate = zb.col("key").isin(_absent(KEYS, 100 + seed))
-        new.append(seconds_of(lambda one=predicate: Query(view, one).result))
-        again.append(seconds_of(lambda one=predicate: Query(view, one).result))
+        new.append(seconds_of(lambda asked=predicate: Query(view, asked).result))
+        again.append(seconds_of(lambda asked=predicate: Query(view, asked).result))
     skipped = count // 4  # the first lists pay for Numba and for mapping the file
     return new[skipped:], again[skipped:]
 
@@ -353,7 +353,7 @@ def against_lance(result: Result, folder: Path) -> None:
 
     def joined(runs: list[Any], part: int) -> dict[str, float]:
         values = [run[part] for run in runs]
-        flat = [one * MS for value in values for one in (value if isinstance(value, list) else [value])]
+        flat = [seconds * MS for value in values for seconds in (value if isinstance(value, list) else [value])]
         return spread(flat)
 
     table = [

@@ -128,14 +128,14 @@ def _compared(
     delete()
     by_library()
     by_spark(lake)
-    made, wanted = (zb.open_index(lake / place).zone_table("key").to_arrow() for place in ("_spark", "_library"))
-    assert made.equals(wanted)
-    found = result.note_load(interleaved(cases, rounds=rounds, prepare=dict.fromkeys(cases, delete)))
-    samples = [[one.wall for one in found.samples[case]] for case in ("library", "spark", "tiny")]
+    built, wanted = (zb.open_index(lake / place).zone_table("key").to_arrow() for place in ("_spark", "_library"))
+    assert built.equals(wanted)
+    measured = result.note_load(interleaved(cases, rounds=rounds, prepare=dict.fromkeys(cases, delete)))
+    samples = [[sample.wall for sample in measured.samples[case]] for case in ("library", "spark", "tiny")]
     ratio = spread([(whole - start) / own for own, whole, start in zip(*samples, strict=True)])
     claim = f"build through Spark, {name}, {num_files * num_rows:,} rows, to the library's, beyond the start"
     result.target(claim, ratio["median"], 1.3, "x")
-    walls = [found.wall(case) for case in ("library", "spark", "tiny")]
+    walls = [measured.wall(case) for case in ("library", "spark", "tiny")]
     return [name, num_files, num_files * num_rows, *walls, ratio]
 
 

@@ -91,7 +91,7 @@ def _keys_of(result: Result, spark: Any, folder: Path, name: str, *, keys: pa.Ar
     pq.write_table(pa.table({"key": keys, "kind": ["order"] * len(keys)}), folder / "small.parquet")
     zb = ZoneBloom(spark)
     lake = str(folder / "lake")
-    runtime = {one: text.format(items=len(keys), bits=1 << 20) for one, text in RUNTIME.items()}
+    runtime = {case: text.format(items=len(keys), bits=1 << 20) for case, text in RUNTIME.items()}
 
     def small() -> Any:
         return spark.read.parquet(str(folder / "small.parquet")).where("kind = 'order'")
@@ -114,11 +114,11 @@ def _keys_of(result: Result, spark: Any, folder: Path, name: str, *, keys: pa.Ar
     }
     assert "might_contain" in _plan(cases["with Spark's runtime filter"]())
     measured = _measured(result, cases, rounds)
-    found = zonebloom.open_index(lake).search(zonebloom.col("key").isin(keys))
-    kept, total = found.kept, found.total
+    searched = zonebloom.open_index(lake).search(zonebloom.col("key").isin(keys))
+    kept, total = searched.kept, searched.total
     note = f"Of {total.files} files {kept.files} and of {total.rows:,} rows {kept.rows:,} are kept."
     rows = [[case, measured.wall(case), measured.ratio(case, "prune_join")] for case in cases]
-    result.table(f"{name}, {found.total.rows:,} rows", ["join", "seconds", "times prune_join's"], rows, note)
+    result.table(f"{name}, {total.rows:,} rows", ["join", "seconds", "times prune_join's"], rows, note)
     ratio = measured.ratio("broadcast join", "prune_join")["median"]
     result.target(f"prune_join with a locator, against a broadcast join, {name}", ratio, 1, "times", at_most=False)
 

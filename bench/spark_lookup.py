@@ -93,11 +93,11 @@ class Bench:
         def ask(method: str) -> Callable[[], list[Any]]:
             return lambda: self.lake.where(condition(), method=method).collect()
 
-        found: dict[str, Callable[[], list[Any]]] = {
+        ways: dict[str, Callable[[], list[Any]]] = {
             PLAIN: lambda: self.spark.read.parquet(self.plain).where(condition()).collect(),
             NATIVE: lambda: self.spark.read.parquet(self.native).where(condition()).collect(),
         }
-        return found | {name: ask(method) for name, method in WAYS.items() if is_present or method == "auto"}
+        return ways | {name: ask(method) for name, method in WAYS.items() if is_present or method == "auto"}
 
     def seen(self, name: str, case: Callable[[], Any]) -> tuple[int, Traffic]:
         """Spark jobs, and what is read, of one run."""
@@ -151,7 +151,7 @@ def headline(rows: list[list[Any]], key: str, num_files: int) -> list[str]:
 
 
 def _row(name: str, measured: Rounds, seen: tuple[int, Traffic]) -> list[Any]:
-    ratios = [measured.ratio(one, name) for one in (PLAIN, NATIVE)]
+    ratios = [measured.ratio(base, name) for base in (PLAIN, NATIVE)]
     num_jobs, read_by_it = seen
     return [name, measured.wall(name, 1e-3), *ratios, read_by_it.files, round(read_by_it.num_bytes / 1e6, 1), num_jobs]
 
@@ -160,7 +160,7 @@ def _targets(result: Result, measured: Rounds, num_jobs: int, *, is_present: boo
     if not is_present:
         result.target("jobs for a key that is not there", num_jobs, 0, "jobs")
         return
-    plain, native = (measured.ratio(one, AUTO)["median"] for one in (PLAIN, NATIVE))
+    plain, native = (measured.ratio(base, AUTO)["median"] for base in (PLAIN, NATIVE))
     where = f"{asked.files} files, {asked.key}"
     result.target(f"lookup against a plain read, {where}", plain, 10, "times", at_most=False)
     result.target(f"lookup against Parquet's bloom filters, {where}", native, 3, "times", at_most=False)
@@ -186,10 +186,10 @@ def _lists(result: Result, bench: Bench, keys: list[Any], asked: argparse.Namesp
     answers = {name: case() for name, case in cases.items()}
     assert len(set(answers.values())) == 1
     measured = interleaved(cases, rounds=max(3, asked.rounds // 3))
-    found, less = (lake.plan(zb.col("key").isin(wanted)) for lake in (bench.lake, bench.located))
+    plain, less = (lake.plan(zb.col("key").isin(wanted)) for lake in (bench.lake, bench.located))
     rows = [_row_of_list(name, measured, bench.seen(name, case)) for name, case in cases.items()]
     note = (
-        f"The index keeps {found.result.kept.zones} of {found.result.total.zones} zones, read by {found.choice.method};"
+        f"The index keeps {plain.result.kept.zones} of {plain.result.total.zones} zones, read by {plain.choice.method};"
         f" with a locator {less.result.kept.zones}, read by {less.choice.method}."
     )
     title = f"IN list of {asked.keys:,} {asked.key} keys, 1 % of which exist, {asked.files} files"

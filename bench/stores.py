@@ -97,7 +97,7 @@ def _ask(result: Result, bucket: Bucket, rows_per_zone: int) -> None:
     rows, requests, num_bytes = [], {}, {}
     for name, case in cases.items():
         requests[name], num_bytes[name], seconds = _measured(bucket, case, repeats=1 if "range" in name else REPEATS)
-        rows.append([name, requests[name], num_bytes[name] / KIB, spread([one * MS for one in seconds])])
+        rows.append([name, requests[name], num_bytes[name] / KIB, spread([spent * MS for spent in seconds])])
     note = "The index was optimized by the build. pyarrow lists, reads every footer and the columns of every file."
     result.table("One key", ["question", "requests", "KiB", "ms"], rows, note)
     first, second, nowhere, scanned, full, *_ = cases
@@ -122,7 +122,7 @@ def _measured(bucket: Bucket, case: Callable[[], Any], repeats: int) -> tuple[in
                 started = time.perf_counter()
                 case()
                 seconds.append(time.perf_counter() - started)
-    return len(requests), sum(one.num_bytes for one in requests), seconds
+    return len(requests), sum(request.num_bytes for request in requests), seconds
 
 
 if __name__ == "__main__":

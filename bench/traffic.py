@@ -63,4 +63,4 @@ def _opened(watch: int) -> set[bytes]:
 
 def _bytes_read() -> int:
     own = psutil.Process(os.getpid())
-    return sum(one.io_counters().read_chars for one in (own, *own.children(recursive=True)))
+    return sum(process.io_counters().read_chars for process in (own, *own.children(recursive=True)))

@@ -197,8 +197,8 @@ def calls_of(tree: ast.AST, *names: str) -> set[tuple[str, str]]:
 
 def test_rows_of_files_reach_users_of_spark_through_one_method():
     trees = [tree_of(source) for source in SOURCES if source.is_relative_to(PACKAGE / "engines" / "spark")]
-    made = set().union(*(calls_of(tree, "parquet", "load", "mapInArrow", "createDataFrame") for tree in trees))
-    assert made == set(MAKERS_OF_FRAMES)
+    makers = set().union(*(calls_of(tree, "parquet", "load", "mapInArrow", "createDataFrame") for tree in trees))
+    assert makers == set(MAKERS_OF_FRAMES)
     assert set().union(*(calls_of(tree, "frame") for tree in trees)) == GIVERS_OF_FRAMES
 
 

@@ -1,4 +1,4 @@
-"""Each name in backticks in a docstring of the package is a name of its code.
+"""Each name in backticks in a docstring of the package is a name of its code, and names say what is meant.
 
 A function that was renamed leaves its former name in docstrings. So every identifier in backticks must occur in
 the code, as a name or as a whole string. The oracle is the syntax tree of the same sources, without docstrings.
@@ -26,6 +26,8 @@ OF_OTHERS = {
     "users",  # data of an example
 }
 """Names that docstrings say and the code does not use."""
+EMPTY_WORDS = {"one", "found", "known", "made"}
+"""Names that say nothing of what they stand for."""
 
 IDENTIFIERS = re.compile(r"(?<!`)`([A-Za-z_]\w+(?:\.\w+)*)(?:\([^`\n]*\))?`(?!`)")
 WORD = re.compile(r"[\w./-]+")
@@ -85,3 +87,18 @@ def test_each_name_in_a_docstring_is_a_name_of_the_code():
 def test_a_former_name_is_reported_with_its_line():
     tree = ast.parse('"""Uses `render`, `old_name()` and `render.old`."""\n')
     assert stale(tree, {"render"}) == ["1: old_name", "1: render.old"]
+
+
+def test_a_name_says_what_it_stands_for():
+    files = (file for folder in ("zonebloom", "tests", "bench") for file in (ROOT / folder).rglob("*.py"))
+    empty = {file.name: EMPTY_WORDS & set(defined(ast.parse(file.read_text("utf-8")))) for file in files}
+    assert {file: names for file, names in empty.items() if names} == {}
+    assert [*defined(ast.parse("def made(one): known = one.found"))] == ["made", "one", "known"]
+
+
+def defined(tree: ast.Module) -> Iterator[str]:
+    """The names that `tree` gives to functions, arguments, variables and attributes."""
+    for node in ast.walk(tree):
+        is_use = isinstance(getattr(node, "ctx", None), ast.Load)
+        if not is_use and isinstance(node, (ast.Name, ast.Attribute, ast.arg, ast.FunctionDef)):
+            yield str(getattr(node, FIELDS[type(node)]))

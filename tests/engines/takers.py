@@ -39,7 +39,7 @@ class Ours:
         pq.write_table(pa.table({"id": range(NUM_ROWS)}), folder / "lake" / "a.parquet", row_group_size=10)
         self._outputs = (str(folder / f"output {number}") for number in count())
         self.data: IndexedDataset = zb.build_index(folder / "lake", "id", rows_per_zone=100).dataset()
-        self.found: IndexedDataset = self.data.filter(pc.field("id") < NUM_FOUND)
+        self.few: IndexedDataset = self.data.filter(pc.field("id") < NUM_FOUND)
 
     @property
     def scanner(self) -> IndexedScanner:
@@ -69,7 +69,7 @@ def _scanned(data: Any) -> int:
 
 TAKERS: dict[str, tuple[Callable[[Ours], Any], int | str]] = {
     "write_dataset": (lambda ours: ours.written(ours.data), NUM_ROWS),
-    "write_dataset, filtered": (lambda ours: ours.written(ours.found), NUM_FOUND),
+    "write_dataset, filtered": (lambda ours: ours.written(ours.few), NUM_FOUND),
     "write_dataset, scanner": (lambda ours: ours.written(ours.scanner), NUM_FOUND),
     "write_dataset, stream": (lambda ours: ours.written(ours.scanner.to_reader()), NUM_FOUND),
     "write_dataset, fragment": (lambda ours: ours.written(ours.fragment), "ValueError"),
@@ -89,14 +89,14 @@ TAKERS: dict[str, tuple[Callable[[Ours], Any], int | str]] = {
     "Table.join": (lambda ours: pa.table({"id": [1]}).join(ours.data, "id").num_rows, OURS),
     "replace_schema": (lambda ours: ours.data.replace_schema(ours.data.schema).to_table().num_rows, OURS),
     "write_table": (lambda ours: pq.write_table(ours.data, "never"), TYPE),
-    "pyarrow.table": (lambda ours: pa.table(ours.found).num_rows, NUM_FOUND),
-    "deltalake": (lambda ours: ours.delta(ours.found), NUM_FOUND),
+    "pyarrow.table": (lambda ours: pa.table(ours.few).num_rows, NUM_FOUND),
+    "deltalake": (lambda ours: ours.delta(ours.few), NUM_FOUND),
     "deltalake, scanner": (lambda ours: ours.delta(ours.scanner), NUM_FOUND),
     "lance": (lambda ours: ours.lance(ours.data), OURS),
     "lance, scanner": (lambda ours: ours.lance(ours.scanner), TYPE),
     "lance, stream": (lambda ours: ours.lance(ours.scanner.to_reader()), NUM_FOUND),
-    "Polars": (lambda ours: len(pl.DataFrame(ours.found)), NUM_FOUND),
-    "DataFusion": (lambda ours: datafusion.SessionContext().from_arrow(ours.found).count(), NUM_FOUND),
+    "Polars": (lambda ours: len(pl.DataFrame(ours.few)), NUM_FOUND),
+    "DataFusion": (lambda ours: datafusion.SessionContext().from_arrow(ours.few).count(), NUM_FOUND),
     "DuckDB, scanner": (lambda ours: len(duckdb.from_arrow(ours.scanner).fetchall()), NUM_FOUND),
     "DuckDB, the first of many": (lambda ours: len(duckdb.from_arrow(ours.data).limit(1).fetchall()), 1),
     "the first batch": (lambda ours: next(ours.data.to_batches(columns={"id": pc.field("id")})).num_rows, 10),

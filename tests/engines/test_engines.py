@@ -689,8 +689,8 @@ def test_polars_takes_over_null_vectors_of_zones(tmp_path):
     rows = pa.table({"id": range(4), "v": pa.array([[1, 2], None, [3, 4], None], pa.list_(pa.int64(), 2))})
     pq.write_table(rows, tmp_path / "a.parquet")
     index = zb.build_index(tmp_path, "id", rows_per_zone=1)
-    found = scan(index).filter(C("id").is_in([1, 2])).collect()
-    assert found["v"].to_list() == [None, [3, 4]]
+    kept = scan(index).filter(C("id").is_in([1, 2])).collect()
+    assert kept["v"].to_list() == [None, [3, 4]]
     assert pl.from_arrow(index.to_table("id < 3", limit=2))["v"].to_list() == [[1, 2], None]
 
 

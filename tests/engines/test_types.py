@@ -128,7 +128,12 @@ def in_duckdb(connection: duckdb.DuckDBPyConnection, index: zb.Index, files: str
     kind = plain.types[1]
     texts = [text for (text,) in plain.project("c::VARCHAR").distinct().order("ALL").fetchall() if text is not None]
     literals = ["'{}'::{}".format(text.replace("'", "''"), kind) for text in texts]
-    wheres = ["true", "c IS NULL", *(f"c = {literal}" for literal in literals), *(f"c < {one}" for one in literals[:1])]
+    wheres = [
+        "true",
+        "c IS NULL",
+        *(f"c = {literal}" for literal in literals),
+        *(f"c < {literal}" for literal in literals[:1]),
+    ]
     wheres += [f"c IN ({', '.join(literals[:2])})", f"c NOT IN ({', '.join(literals[:2])})"] if literals else []
     for where in wheres:
         shown = f"SELECT row, c::VARCHAR, typeof(c) FROM lake WHERE {where}"

@@ -346,8 +346,8 @@ def test_datafusion_leaves_out_row_groups_of_a_copy(copied):
             kept = re.search(r"row_groups_pruned_bloom_filter=(\d+) total → (\d+) matched", plan)
             assert kept is not None
             assert int(kept[2]) == min(num_left, int(kept[1]))
-            found = context.sql(f"SELECT key FROM rows WHERE {name} = '{value}'").to_arrow_table()
-            assert found["key"].to_pylist() == [TABLE["key"][2500].as_py()]
+            read = context.sql(f"SELECT key FROM rows WHERE {name} = '{value}'").to_arrow_table()
+            assert read["key"].to_pylist() == [TABLE["key"][2500].as_py()]
 
 
 def test_duckdb_leaves_out_row_groups_of_a_copy(copied):

@@ -53,7 +53,7 @@ class Subject:
     """By path in the index."""
 
     @classmethod
-    def made(cls, folder: Path) -> Subject:
+    def built(cls, folder: Path) -> Subject:
         """Two files of 448 and 152 rows, one by a refresh; column `k` is sliced, `s` has filters and locators."""
         lake = folder / "lake"
         lake.mkdir()
@@ -306,7 +306,7 @@ def run_case(subject: Subject, seed: int, kinds: tuple[str, ...] = KINDS) -> str
 def run_as_child(folder: Path, first: int, count: int, options: list[str]) -> None:
     """Cases of the kinds that are asked for, in a process that has done all kinds of work once."""
     kinds = tuple(options[0].split(","))
-    subject = Subject.made(folder)
+    subject = Subject.built(folder)
     warm = zb.open_index(subject.lake)
     for use in _USES.values():
         use(subject.lake, warm)

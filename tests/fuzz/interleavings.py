@@ -366,7 +366,7 @@ class World:
 
         `revived` are fragments that a restore made live again.
         """
-        has_all_lists = all(entry.path in self.objects.found for entry in before.manifest.fragment_lists)
+        has_all_lists = all(entry.path in self.objects.present for entry in before.manifest.fragment_lists)
         for fragment_id, (path, number) in before.live.items():
             is_changed = after.files.get(path) != number
             if fragment_id not in after.live:
@@ -386,7 +386,7 @@ class World:
             return
         index = opened(store, lake)
         search_all(index)
-        if not lake.files.found:
+        if not lake.files.present:
             return
         index.refresh(workers=1)
         search_all(index)
@@ -417,7 +417,7 @@ class _Version:
     def of(cls, store: MemoryStore, path: str, data: bytes, files: dict[str, int]) -> _Version:
         """The version whose file holds `data`; those of a base are read once."""
         if data not in _KNOWN:
-            store.objects.found[path] = data, 0.0  # after a vacuum a number may be used again
+            store.objects.present[path] = data, 0.0  # after a vacuum a number may be used again
             _KNOWN[data] = cls._read(store, int(path[9:29]), files)
         return _KNOWN[data]
 
@@ -426,7 +426,7 @@ class _Version:
         manifest = read_version(store, number)
         live = {}
         for entry in manifest.fragment_lists:
-            if entry.path in store.objects.found:
+            if entry.path in store.objects.present:
                 table = read_fragments(store, entry)
                 ids, paths, times = table.fragment_ids.tolist(), table.paths.tolist(), table.mtimes.tolist()
                 live |= {fragment: (path, number) for fragment, path, number in zip(ids, paths, times, strict=True)}

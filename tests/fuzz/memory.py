@@ -41,27 +41,27 @@ def undisturbed(_what: str) -> str:
 class Files:
     """What is in the lake, and what ever was."""
 
-    found: dict[str, int] = field(default_factory=dict)
+    present: dict[str, int] = field(default_factory=dict)
     """By path, the number of the version that is there."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def copied(self) -> Files:
         """The same files; versions that come are numbered on."""
-        return Files(dict(self.found), itertools.count(max(self.found.values(), default=0) + 100))
+        return Files(dict(self.present), itertools.count(max(self.present.values(), default=0) + 100))
 
     def write(self, path: str) -> None:
         """A new file, or a new version of one."""
-        self.found[path] = next(self.numbers)
+        self.present[path] = next(self.numbers)
 
     def delete(self, path: str) -> None:
-        self.found.pop(path, None)
+        self.present.pop(path, None)
 
 
 @dataclass(slots=True)
 class Objects:
     """What is in the store, and what ever was created in it."""
 
-    found: dict[str, tuple[bytes, float]] = field(default_factory=dict)
+    present: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     """By path, the bytes and when they were written."""
     journal: list[tuple[str, bytes, dict[str, int]]] = field(default_factory=list)
     """What was written, in order, and the lake's files at that moment; partial objects are not in it."""
@@ -70,7 +70,7 @@ class Objects:
 
     def copied(self) -> Objects:
         """The same objects, but written long ago, of a lake that goes its own way."""
-        objects = {path: (data, 0.0) for path, (data, _) in self.found.items()}
+        objects = {path: (data, 0.0) for path, (data, _) in self.present.items()}
         return Objects(objects, list(self.journal), self.files.copied())
 
 
@@ -105,14 +105,14 @@ class MemoryStore:
         return fault
 
     def _get(self, path: str) -> bytes:
-        if path not in self.objects.found:
+        if path not in self.objects.present:
             raise FileNotFoundError(path)
-        return self.objects.found[path][0]
+        return self.objects.present[path][0]
 
     def _put(self, path: str, data: bytes, *, is_whole: bool = True) -> None:
-        self.objects.found[path] = data, time.time()
+        self.objects.present[path] = data, time.time()
         if is_whole:
-            self.objects.journal.append((path, data, dict(self.objects.files.found)))
+            self.objects.journal.append((path, data, dict(self.objects.files.present)))
 
     def size(self, path: str) -> int:
         self._do("size", path)
@@ -134,12 +134,12 @@ class MemoryStore:
 
     def list(self, folder: str) -> list[str]:
         self._do("list", folder)
-        names = (path[len(folder) + 1 :] for path in self.objects.found if path.startswith(f"{folder}/"))
+        names = (path[len(folder) + 1 :] for path in self.objects.present if path.startswith(f"{folder}/"))
         return sorted(name for name in names if "/" not in name)
 
     def files(self, folder: str, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:
         self._do("list", folder)
-        entries = sorted(item for item in self.objects.found.items() if item[0].startswith(f"{folder}/"))
+        entries = sorted(item for item in self.objects.present.items() if item[0].startswith(f"{folder}/"))
         return {path: Fingerprint(len(data), int(at * 1e9)) for path, (data, at) in entries}
 
     def prune(self) -> None: ...
@@ -148,22 +148,22 @@ class MemoryStore:
     def writing(self, path: str) -> Iterator[_NewFile]:
         """As a local folder has it: the object is there, and not whole, while it is written."""
         self._do("begin", path)
-        assert path not in self.objects.found
+        assert path not in self.objects.present
         self._put(path, b"", is_whole=False)
         file = _NewFile()
         try:
             yield file
             self._do("end", path)
         except BaseException:
-            self.objects.found.pop(path, None)
+            self.objects.present.pop(path, None)
             raise
-        if path in self.objects.found:  # else a vacuum removed it meanwhile
+        if path in self.objects.present:  # else a vacuum removed it meanwhile
             self._put(path, file.getvalue())
 
     def create(self, path: str, data: bytes) -> bool:
         """A lost answer is either an error, or that of a second request, which finds what the first one wrote."""
         fault = self._do("create", path)
-        is_new = path not in self.objects.found
+        is_new = path not in self.objects.present
         if is_new:
             self._put(path, data)
         if fault == "lost":
@@ -172,7 +172,7 @@ class MemoryStore:
 
     def delete(self, path: str) -> None:
         self._do("delete", path)
-        self.objects.found.pop(path, None)
+        self.objects.present.pop(path, None)
 
 
 # --- the lake ---------------------------------------------------------------------------------------------------------
@@ -228,17 +228,17 @@ class MemoryLake(DatasetSnapshot):
 
     def list(self, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:
         self.step("list the lake")
-        return {path: Fingerprint(100, number) for path, number in sorted(self.files.found.items())}
+        return {path: Fingerprint(100, number) for path, number in sorted(self.files.present.items())}
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         return {path: fingerprint for path, fingerprint in self.list().items() if path in paths}
 
     def open(self, path: str, listed: Fingerprint | None = None, likely: object = ()) -> MemoryFile:
         self.step(f"open {path}")
-        number = self.files.found.get(path)
+        number = self.files.present.get(path)
         if number is None:
             raise DataFileError(f"data file {path} must exist, got no such file")
-        return MemoryFile(number, lambda: self.files.found.get(path) == number)
+        return MemoryFile(number, lambda: self.files.present.get(path) == number)
 
     def relative(self, path: Any) -> str:
         return str(path)

@@ -19,7 +19,7 @@ from tests.fuzz.lakes import SOURCES, Case
 
 RUNS: dict[str, tuple[Any, ...]] = {
     "lakes": (1_000_004, 32, 2, Path, lambda folder, seed: lakes.run_case(folder, seed, {"files": SOURCES["files"]})),
-    "index_files": (1, 140, 32, index_files.Subject.made, index_files.run_case),
+    "index_files": (1, 140, 32, index_files.Subject.built, index_files.run_case),
     "parsers": (1_000_000, 1000, 100, parsers.made_lake, parsers.run_case),
 }
 """By fuzzer its first seed, how many cases the deep suite has and the other, what a case needs, and what runs it."""
@@ -50,7 +50,7 @@ def test_no_promise_is_broken(tmp_path, figure, monkeypatch, name):
 
 
 def test_a_seed_is_one_mutation(tmp_path):
-    subject = index_files.Subject.made(tmp_path)
+    subject = index_files.Subject.built(tmp_path)
     for kind in index_files.KINDS:
         files = [index_files.mutated(subject, kind, random.Random(5), is_author=True) for _ in range(2)]
         assert files[0] == files[1]

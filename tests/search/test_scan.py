@@ -168,7 +168,7 @@ def test_types_that_pyarrow_casts_without_their_values_are_an_error(tmp_path, va
 
 
 @pytest.mark.parametrize(
-    ("strict", "known", "newer"),
+    ("strict", "older", "newer"),
     [
         (pa.struct([pa.field("a", pa.int8(), nullable=False)]), {"a": 1}, {"a": None}),
         (pa.list_(pa.field("element", pa.int8(), nullable=False)), [1], [None]),
@@ -177,13 +177,13 @@ def test_types_that_pyarrow_casts_without_their_values_are_an_error(tmp_path, va
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_files_require_inside_of_a_column_may_be_null_in_a_newer_one(tmp_path, strict, known, newer):
-    write_files(tmp_path / "lake", pa.table({"k": [1], "c": pa.array([known], strict)}))
+def test_what_files_require_inside_of_a_column_may_be_null_in_a_newer_one(tmp_path, strict, older, newer):
+    write_files(tmp_path / "lake", pa.table({"k": [1], "c": pa.array([older], strict)}))
     index = zb.build_index(tmp_path / "lake", "k")
     pq.write_table(
         pa.table({"k": [1], "c": pa.array([newer], index.schema.field("c").type)}), tmp_path / "lake/z.parquet"
     )
-    assert index.to_table("k = 1")["c"].to_pylist() == [known, newer]
+    assert index.to_table("k = 1")["c"].to_pylist() == [older, newer]
 
 
 @pytest.mark.parametrize("is_nested", [False, True])

@@ -506,11 +506,11 @@ def test_one_file_and_a_list_of_files(spark, tmp_path):
     for number, file in enumerate(files):
         write(file, {"key": [f"k-{number}", "x"]})
     zb.build_index(files[0], ["key"])
-    one = ZoneBloom(spark).read(str(files[0]))
+    single = ZoneBloom(spark).read(str(files[0]))
     zb.build_index(files[:2], ["key"], index=tmp_path / "_index")
     listed = ZoneBloom(spark).read(list(map(str, files[:2])), index=str(tmp_path / "_index"))
-    assert (one.columns, listed.columns) == (["key"], ["key", "day"])
-    frames = [one.where("key = 'k-0'", method=way).selectExpr("0") for way in WAYS]
+    assert (single.columns, listed.columns) == (["key"], ["key", "day"])
+    frames = [single.where("key = 'k-0'", method=way).selectExpr("0") for way in WAYS]
     frames += [listed.where("key IN ('k-1', 'k-2')", method=way).select("day") for way in WAYS]
     assert rows_of_each(frames) == [["(0,)"]] * len(WAYS) + [["(1,)"]] * len(WAYS)
 

@@ -293,9 +293,9 @@ def test_lakes_are_fields_of_a_query(any_spark, root):
         few = lake.select("r")  # u is a column of users alone
         assert shown(zb.sql(text, few=few)) == shown(any_spark.sql(text, few=few.toDF()))
     lake.createOrReplaceTempView("lake")
-    found = zb.sql("SELECT r FROM lake WHERE u = '1-8'")
-    assert found.collect()[0].r == 8
-    assert "FileScan" not in explained(found), "the view is pruned"
+    frame = zb.sql("SELECT r FROM lake WHERE u = '1-8'")
+    assert frame.collect()[0].r == 8
+    assert "FileScan" not in explained(frame), "the view is pruned"
     assert zb.read(lake.toDF()).where("u = '1-8'").count() == 1
 
 

@@ -32,7 +32,7 @@ def key(row: int) -> str:
     return f"user {row * 7919 % 100_003}"
 
 
-def made(kind: type[Events], folder: Path) -> Events:
+def created(kind: type[Events], folder: Path) -> Events:
     """A table of two files of 3000 rows, or of Delta of two for each `part`; of one file some rows are deleted."""
     table = kind(folder / "é 100%" if kind is Delta else folder)  # pyiceberg decodes no location
     table.create(numbered(0, 1).schema, ["part"] if kind is Delta else [])
@@ -45,7 +45,7 @@ def made(kind: type[Events], folder: Path) -> Events:
 @pytest.fixture(params=[Delta, Iceberg], ids=lambda kind: kind.kind)
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Events]:
     """A table of each kind."""
-    table = made(request.param, tmp_path)
+    table = created(request.param, tmp_path)
     yield table
     table.close()
 
@@ -86,7 +86,7 @@ def test_a_table_is_built_and_refreshed_as_by_the_library(any_spark, table, tmp_
 
 
 def test_a_frame_of_all_files_stands_for_their_table_and_is_not_read(spark, tmp_path):
-    table, zb = made(Delta, tmp_path), ZoneBloom(spark)
+    table, zb = created(Delta, tmp_path), ZoneBloom(spark)
     files = [str(path) for path in table.root.rglob("*.parquet")]
     whole, part = spark.read.parquet(*files), spark.read.parquet(*files[:1])
     index = zb.create_index(whole, "u", rows_per_zone=ROWS_PER_ZONE)
@@ -100,7 +100,7 @@ def test_a_frame_of_all_files_stands_for_their_table_and_is_not_read(spark, tmp_
 
 
 def test_a_frame_that_names_its_files_as_icebergs_do_stands_for_their_table(spark, tmp_path):
-    table = made(Iceberg, tmp_path)
+    table = created(Iceberg, tmp_path)
     files = [(task.file.file_path,) for task in table.source.scan().plan_files()]
     frame = spark.createDataFrame(files, "_file string")
     with pytest.raises(InvalidArgumentError, match=r"got other files of .*; pass the path, or the DeltaTable or"):

@@ -30,7 +30,7 @@ from zonebloom.stores.local import LocalStore
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Subject:
     """A lake of the keys 0 to 599 in two files, with an index of every kind of file."""
-    return Subject.made(tmp_path_factory.mktemp("hostile"))
+    return Subject.built(tmp_path_factory.mktemp("hostile"))
 
 
 @pytest.fixture

@@ -254,13 +254,13 @@ def test_a_merge_of_a_segment_that_is_damaged_or_removed_meanwhile_leaves_nothin
     objects = Objects({entry.path: ((tmp_path / entry.path).read_bytes(), 0.0) for entry in entries})
     store = MemoryStore(objects)
     segments = [LocatorSegment(store, entry) for entry in entries]
-    data, when = objects.found.pop(entries[1].path)
+    data, when = objects.present.pop(entries[1].path)
     if spoilt:
-        objects.found[entries[1].path] = spoilt(data), when
-    before = dict(objects.found)
+        objects.present[entries[1].path] = spoilt(data), when
+    before = dict(objects.present)
     with pytest.raises(CorruptIndexError, match=f"{entries[1].path}.* must {message}"):
         merge_locators(store, "key", segments, [np.ones(len(segment), bool) for segment in segments])
-    assert objects.found == before
+    assert objects.present == before
 
 
 def test_a_merge_with_more_zones_than_a_locator_holds_is_refused(tmp_path, monkeypatch):

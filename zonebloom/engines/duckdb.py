@@ -238,10 +238,10 @@ def _is_native(view: View) -> bool:
 
 def _columns(connection: DuckDBPyConnection, view: View) -> _Columns:
     """What `_asked_columns` gives; a connection is asked once for a listing, as it opens each file."""
-    known = _KNOWN.setdefault(connection, WeakKeyDictionary())
-    if view not in known:
-        known[view] = _asked_columns(connection, view)
-    return known[view]
+    of_views = _KNOWN.setdefault(connection, WeakKeyDictionary())
+    if view not in of_views:
+        of_views[view] = _asked_columns(connection, view)
+    return of_views[view]
 
 
 def _asked_columns(connection: DuckDBPyConnection, view: View) -> _Columns:

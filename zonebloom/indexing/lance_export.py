@@ -219,13 +219,13 @@ def _commit(snapshot: LanceSnapshot, name: str, field_id: int, segments: dict[st
     with _conflicts_told(snapshot.location):
         from lance.dataset import Index  # noqa: PLC0415 - an extra
 
-        def made(segment_id: object, name: str, version: int, numbers: Iterable[int]) -> Index:
+        def index_of(segment_id: object, name: str, version: int, numbers: Iterable[int]) -> Index:
             details = (BLOOM_DETAILS, b"")
             return Index(str(segment_id), name, [field_id], version, set(numbers), 0, index_details=details)
 
-        new = [made(segment_id, name, snapshot.table.version, numbers) for segment_id, numbers in segments.items()]
+        new = [index_of(segment_id, name, snapshot.table.version, numbers) for segment_id, numbers in segments.items()]
         removed = [
-            made(part.uuid, index.name, part.dataset_version_at_last_update, part.fragment_ids)
+            index_of(part.uuid, index.name, part.dataset_version_at_last_update, part.fragment_ids)
             for index in snapshot.table.describe_indices()
             if index.name in old
             for part in index.segments

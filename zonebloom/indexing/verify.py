@@ -99,7 +99,7 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
         raise CorruptIndexError(
             f"version {version} of {store.location} must exist", got="a removed one", do="open the index again"
         )
-    covered = view.files.known.paths.tolist()
+    covered = view.files.indexed.paths.tolist()
     count = min(len(covered), max(1, round(sample * len(covered))))
     names = random.Random(seed).sample(covered, count)  # noqa: S311 - a sample, not a secret
     chosen = [view.files[name] for name in names]

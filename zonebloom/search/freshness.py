@@ -92,7 +92,7 @@ class Files(Mapping[str, Fragment]):
         return not self.is_known[self.table.position(path)]
 
     @cached_property
-    def known(self) -> FragmentTable:
+    def indexed(self) -> FragmentTable:
         """The files whose current version the index describes."""
         return self.table.where(self.is_known)
 

@@ -175,7 +175,7 @@ def status(view: View) -> Status:
     of_columns += [Reason(ReasonCode.COLUMN_NOT_INDEXED, until_refresh, name) for name in gone if name in view.replaced]
     damage = dict.fromkeys(reason for reason in (*view.snapshot.damage, *of_columns) if reason.code in _OF_INDEX)
     files = view.files
-    known_rows = int(files.known.num_rows.sum())
+    known_rows = int(files.indexed.num_rows.sum())
     num_rows = files.rows().num_rows - sum(files[path].num_rows for path in files.unreadable_paths)
     return Status(
         index=view.snapshot.store.location,

@@ -73,7 +73,7 @@ class View:
         self.num_unknown: int = len(self.files.unknown_paths)
         self.universe: RowSelection = self.files.rows()
         self.row_groups: TouchedRanges = TouchedRanges(*self.files.table.group_ranges())
-        self.live_ids: NDArray[np.uint64] = self.files.known.fragment_ids
+        self.live_ids: NDArray[np.uint64] = self.files.indexed.fragment_ids
         self._probed: dict[str, ProbedColumn] = {}
         self._counted: dict[str, TouchedRanges] = {}
         self._constants: dict[tuple[str, ...], _Constants] = {}

@@ -113,9 +113,9 @@ def mapping(item: Shape[T]) -> Shape[dict[str, T]]:
 def record(make: Callable[..., T], /, **fields: Shape[Any]) -> Shape[T]:
     """An object with the keys `fields`, which `make` takes by name; other keys are ignored."""
 
-    def made(value: dict[str, Any]) -> T:
+    def object_of(value: dict[str, Any]) -> T:
         values = _each(fields, fields.values(), map(value.__getitem__, fields))
         return make(**dict(zip(fields, values, strict=True)))
 
     what = f"an object with {', '.join(fields)}"
-    return _checked(what, lambda value: type(value) is dict and fields.keys() <= value.keys(), made)
+    return _checked(what, lambda value: type(value) is dict and fields.keys() <= value.keys(), object_of)

@@ -170,7 +170,7 @@ class ObjectClient:
         Raises
         ------
         ChangedObjectError
-            The object is no longer the version `known`. A store that ignores the condition gives the present version,
+            The object is no longer the version `expected`. A store that ignores the condition gives the present one,
             so fingerprints are compared too; times only without a tag.
         """
         options: dict[str, Any] = {"range": (start, start + length)}

@@ -278,13 +278,13 @@ class _Copy:
     def _categories_of(self, leaf: int, is_kept: NDArray[np.bool_]) -> pa.Array:
         """The categories of a leaf that a row which is kept has, in the order in which its dictionaries have them."""
         reader = self._file(read_dictionary=[self._metadata.schema.column(leaf).path]).reader
-        known: dict[bytes, None] = {}
+        categories: dict[bytes, None] = {}
         used: set[bytes | None] = set()
         for group, (first, stop) in enumerate(itertools.pairwise(np.cumsum([0, *self._old.footer.row_group_rows]))):
             column = reader.read_row_group(group, [leaf], use_threads=False).column(0)
-            known |= dict.fromkeys(itertools.chain(*(chunk.dictionary.to_pylist() for chunk in column.chunks)))
+            categories |= dict.fromkeys(itertools.chain(*(chunk.dictionary.to_pylist() for chunk in column.chunks)))
             used.update(column.filter(pa.array(is_kept[first:stop])).unique().to_pylist())
-        return pa.array([category for category in known if category in used], pa.binary())
+        return pa.array([category for category in categories if category in used], pa.binary())
 
     def _settings(self, old: _Chunk, leaf: int, *, has_bounds: bool) -> dict[str, Any]:
         """What tells pyarrow to write a chunk like the old one."""

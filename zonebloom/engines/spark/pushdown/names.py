@@ -81,11 +81,11 @@ def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:
     """The reason why names might give other rows of `paths` in the library than in Spark; None if they cannot."""
     if names.is_ambiguous or names.escaped:
         return "Spark and the library read some column names or folders differently"
-    known = set(_spellings(view.schema))
+    spellings = set(_spellings(view.schema))
     for path in set(view.files.unknown_paths) & set(paths):
         try:
             with view.dataset.open(path, view.listing[path]) as data:
-                is_known = set(_spellings(data.schema)) <= known
+                is_known = set(_spellings(data.schema)) <= spellings
         except DataFileError:
             return f"{path} cannot be read"
         if not is_known:
