@@ -31,18 +31,16 @@ _PAST_ALL_FLOATS = {
 
 def number_test(operator: str, number: Number, column_type: pa.DataType) -> ValueTest:
     """The exact test ``value <operator> number`` for the values of a type, one of which may equal `number`."""
-    if is_nan(number):
+    equal = equal_number(number, column_type)
+    if equal is not None:
+        return operator, from_values([equal], column_type)
+    if is_nan(number) or operator in ("=", "!="):
         return operator == "!="
     if pa.types.is_floating(column_type):
         double = as_double(number, column_type)
         if not is_bounded(double, number):  # finite, but beyond all floats
-            if operator in ("=", "!="):
-                return operator == "!="
             operator = _PAST_ALL_FLOATS[number > 0][operator]
         return operator, from_values([double], pa.float64())
-    equal = equal_number(number, column_type)
-    if equal is not None:
-        return operator, pa.array([equal], column_type)
     units, _ = whole_units(number, column_type)
 
     def value_of(whole: int) -> pa.Array:
