@@ -32,7 +32,8 @@ class _Lazy:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self._name), name)
+        self.__dict__[name] = getattr(import_module(self._name), name)
+        return self.__dict__[name]
 
 
 if TYPE_CHECKING:
