@@ -601,6 +601,22 @@ def test_a_file_without_ids_in_a_table_without_a_name_mapping_is_refused(catalog
         build(table, place)
 
 
+def test_a_file_whose_ids_and_names_say_different_columns_is_refused(catalog, place, tmp_path):
+    """If some column has no id, pyiceberg goes by the name mapping; Java goes by ids if a column has one."""
+    (path,) = map(local, files_of(table_of(catalog, rows(0, 20))))
+    new = pq.ParquetFile(path).read().append_column("new", pa.array(range(20)))  # keeps the ids of the columns
+    pq.write_table(new, tmp_path / "a.parquet")
+    for number, schema in enumerate((new.schema, pa.schema(list(new.schema)[::-1]))):
+        plain = pa.schema([field.remove_metadata() for field in schema])
+        table = catalog.create_table(f"db.t{number}", schema=plain)
+        table.add_files([str(tmp_path / "a.parquet")])
+        if number:
+            with pytest.raises(DataFileError, match="field ids for all columns, or for none, got an id of"):
+                build(table, tmp_path / "refused")
+        else:
+            assert_same(build(table, place).to_table("id = 7"), table.scan("id = 7").to_arrow())
+
+
 def test_a_column_with_an_initial_default_is_refused(table, tmp_path, place):
     metadata = json.loads(local(table.metadata_location).read_text())
     metadata |= {"format-version": 3, "next-row-id": 0}

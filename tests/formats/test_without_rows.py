@@ -26,6 +26,7 @@ from tests.fuzz.columns import random_columns
 from tests.fuzz.writers import by_duckdb, is_readable, write_pyarrow, writers_of
 from tests.newer import need
 from zonebloom.errors import DataFileError
+from zonebloom.formats.parquet import without_rows
 from zonebloom.formats.parquet.without_rows import write_without_rows
 from zonebloom.ground.arrow import plain_array
 from zonebloom.stores.local_file import LocalFile
@@ -266,6 +267,21 @@ def test_ordered_categories_keep_their_order_and_lose_those_without_rows(tmp_pat
     with contextlib.closing(pq.ParquetFile(copy, read_dictionary=["level"])) as file:
         dictionaries = [file.read_row_group(group)["level"].chunk(0).dictionary.to_pylist() for group in range(3)]
     assert dictionaries == [["low", "mid", "high"]] * 3  # without the value that was erased
+
+
+def test_what_arrow_reads_by_the_name_of_the_writer_is_read_back_before_it_counts(tmp_path, monkeypatch):
+    """Arrow takes each page of version 2 of parquet-cpp before 2.0 for compressed; pyarrow 26 leaves small ones."""
+    path, erased = tmp_path / "a.parquet", np.arange(99)
+    pq.write_table(pa.table({"k": [1.5] * 100}), path, data_page_version="2.0", use_dictionary=False)
+    data, own = path.read_bytes(), pq.read_metadata(path).created_by.encode()
+    old = b"parquet-cpp version 1.5.1".ljust(len(own))
+    path.write_bytes(data.replace(own, old))
+    assert pq.read_table(without(path, erased)).to_pydict() == {"k": [1.5]}
+    settings = without_rows._Copy._settings
+    version = {"data_page_version": "2.0"}
+    monkeypatch.setattr(without_rows._Copy, "_settings", lambda *args, **named: settings(*args, **named) | version)
+    with pytest.raises(DataFileError, match="without some of its rows"):
+        without(path, erased)
 
 
 def test_ordered_categories_in_a_struct_or_list_are_refused(tmp_path):

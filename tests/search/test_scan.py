@@ -303,7 +303,7 @@ def test_projection_gives_the_columns_asked_for_in_that_order(flat_lake, index):
         assert rows.num_rows == whole.num_rows
     for name in ("user_id", pa.array(["user_id"]), np.array(["user_id"]), ("user_id",), pd.Index(["user_id"])):
         assert index.to_table("user_id = 'x'", columns=name).column_names == ["user_id"]
-    for name in (7, b"user_id", [None]):
+    for name in (7, b"user_id", [None], {"user_id": pc.field("amount")}):
         with pytest.raises(InvalidArgumentError, match="columns must be one or more names"):
             index.scan("user_id = 'x'", columns=name)
 

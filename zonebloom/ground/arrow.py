@@ -233,5 +233,11 @@ def python_value(scalar: pa.Scalar) -> Any:
     try:
         return scalar.as_py()
     except (ValueError, OverflowError):
-        stored = scalar.cast(pa.int64()) if pa.types.is_duration(scalar.type) else scalar
-        return stored.cast(pa.string()).as_py()
+        of = scalar.type
+    if pa.types.is_struct(of):
+        return {field.name: python_value(scalar[place]) for place, field in enumerate(of)}
+    if pa.types.is_nested(of):
+        items = ((item[0], item[1]) if pa.types.is_map(of) else item for item in scalar.values)
+        return [tuple(map(python_value, item)) if pa.types.is_map(of) else python_value(item) for item in items]
+    stored = scalar.cast(pa.int64()) if pa.types.is_duration(of) else scalar
+    return stored.cast(pa.string()).as_py()

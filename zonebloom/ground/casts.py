@@ -66,12 +66,12 @@ def _has_values_of(values: pa.Array | pa.ChunkedArray, converted: pa.Array | pa.
     sides = ([side] if isinstance(side, pa.Array) else side.chunks for side in (values, converted))
     before, after = (pa.chunked_array(list(map(plain_array, chunks))) for chunks in sides)
     after = after.cast(before.type)
-    bits = with_leaves(before.type, _bits)
+    bits = with_leaves(before.type, as_bits)
     held, own = (pa.chunked_array([chunk.view(bits) for chunk in side.chunks], bits) for side in (after, before))
     return bool(held.equals(own))
 
 
-def _bits(leaf: pa.DataType) -> pa.DataType:
+def as_bits(leaf: pa.DataType) -> pa.DataType:
     """Floats as integers, since no NaN equals another."""
     return {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[leaf.bit_width] if pa.types.is_floating(leaf) else leaf
 

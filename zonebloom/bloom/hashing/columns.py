@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ def names_of(columns: Any) -> list[str]:
     """
     is_one = isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable)
     names = [name.as_py() if isinstance(name, pa.Scalar) else name for name in ([columns] if is_one else columns)]
-    if not all(isinstance(name, str) for name in names):
+    if isinstance(columns, Mapping) or not all(isinstance(name, str) for name in names):
         raise InvalidArgumentError("columns must be one or more names", got=f"{columns!r:.80}")
     return names
 

@@ -39,15 +39,22 @@ class Names:
 
     def name_of(self, stored: StoredName) -> str | None:
         """The table's name of a stored column; None if the table has dropped the column."""
-        field_id = stored.field_id
-        if field_id is None:
-            if self._by_path is None:
-                raise DataFileError(
-                    f"files of {self._location} must have field ids, or the table a name mapping",
-                    got=f"none for {'.'.join(stored.path)}",
-                )
-            field_id = self._by_path.get(stored.path)
-        return None if field_id is None else self._by_id.get(field_id)
+        name = self._by_id.get(stored.field_id) if stored.field_id is not None else None
+        if stored.has_file_ids or (self._by_path is None and stored.field_id is not None):
+            return name
+        path = ".".join(stored.path)
+        if self._by_path is None:
+            raise DataFileError(
+                f"files of {self._location} must have field ids, or the table a name mapping", got=f"none for {path}"
+            )
+        field_id = self._by_path.get(stored.path)
+        mapped = None if field_id is None else self._by_id.get(field_id)
+        if stored.field_id is not None and mapped != name:  # pyiceberg goes by names then, and Java by ids
+            raise DataFileError(
+                f"files of {self._location} must have field ids for all columns, or for none",
+                got=f"an id of {name} for {path}, which is {mapped} by the name mapping, and none for others",
+            )
+        return mapped
 
 
 def _mapped(fields: Iterable[Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:

@@ -11,7 +11,7 @@ Design: docs/design/tables.md#names
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.fields import Element
@@ -29,6 +29,8 @@ class StoredName:
     """Its names from the top; the items of lists are `element`, those of maps `key` and `value`."""
     field_id: int | None
     """The field id that the writer gave it."""
+    has_file_ids: bool = True
+    """Whether all columns, fields, items, keys and values of the file have field ids."""
 
 
 def renamed_footer(
@@ -46,7 +48,8 @@ def renamed_footer(
     new: dict[int, tuple[StoredField, str]] = {}
     parts, done = [], 0
     try:
-        _rename(fields, (), name_of, new, location)
+        has_ids = not any(map(_lacks_ids, fields))
+        _rename(fields, (), lambda stored: name_of(replace(stored, has_file_ids=has_ids)), new, location)
         if all(field.name == name for field, name in new.values()):
             return footer
         for position in sorted(new):
@@ -57,6 +60,14 @@ def renamed_footer(
     except (thrift.ThriftError, LookupError, TypeError, AttributeError) as error:  # or other types
         raise DataFileError(f"data file {location} must have the columns of its table", got=error) from error
     return b"".join([*parts, footer[done:]])
+
+
+def _lacks_ids(field: StoredField) -> bool:
+    """Whether a column or a part of it has no field id; the repeated group of a list or map needs none."""
+    inner = field.children
+    if field.is_list or field.is_map:
+        inner = inner[0].children or inner
+    return field.field_id is None or any(map(_lacks_ids, inner))
 
 
 def _rename(

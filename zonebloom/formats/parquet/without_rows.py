@@ -32,7 +32,8 @@ from zonebloom.formats.parquet.footer import Footer, metadata_of, read_footer
 from zonebloom.formats.parquet.physical_schema import OF_UINT_32, leaves_of, of_repeated, order_of, physical_schema
 from zonebloom.formats.parquet.row_groups import plain_chunk, plain_fields
 from zonebloom.formats.parquet.thrift import Field, ThriftError
-from zonebloom.ground.arrow import parquet as pq
+from zonebloom.ground.arrow import parquet as pq, with_leaves
+from zonebloom.ground.casts import as_bits
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.stored_file import ByteRange, StoredFile
 
@@ -151,6 +152,8 @@ class _Copy:
             for leaf, order in zip(leaves, orders or [{_BY_TYPE: {}}] * len(leaves), strict=True)
         ]
         self._metadata = metadata_of(self._physical_footer())
+        self._is_old_arrow = self._old.footer.created_by.startswith(b"parquet-cpp ")
+        """Whether Arrow reads pages of version 2 as compressed though they may not be, as it wrote them before 2.0."""
         self._categories: dict[int, pa.Array] = {}
         """By leaf, the ordered categories that a row which stays has, in their order, which is a part of the values."""
 
@@ -253,6 +256,7 @@ class _Copy:
         with pq.ParquetWriter(sink, written.schema, **self._settings(old, leaf, has_bounds=has_bounds)) as writer:
             writer.write_table(written, row_group_size=kept.num_rows)
         new_file = _parsed(sink.getvalue(), self._source.path)
+        self._check(new_file, sink.getvalue(), kept.column(0))
         if len(new_file.groups) != 1:
             raise ThriftError(f"row group {group} of more rows than pyarrow writes in one")
         (new,) = new_file.chunks(0)
@@ -271,6 +275,15 @@ class _Copy:
         if Chunk.FILE_OFFSET in old.fields:
             new.fields.setdefault(Chunk.FILE_OFFSET, old.fields[Chunk.FILE_OFFSET])
         return new, pages
+
+    def _check(self, new: _File, written: pa.Buffer, kept: pa.ChunkedArray) -> None:
+        """Read the new chunk back under the name of the old writer, by which readers choose how to read pages."""
+        named = {FileMeta.CREATED_BY: (thrift.BINARY, self._old.footer.created_by)}
+        metadata = metadata_of(thrift.write_struct(new.fields | named))
+        column = pq.ParquetFile(pa.BufferReader(written), metadata=metadata).read(use_threads=False).column(0)
+        bits = with_leaves(kept.type, as_bits)
+        if not _retyped(kept, bits).equals(_retyped(column, bits)):
+            raise ThriftError("other values when they were read back")
 
     def _file(self, **reading: Any) -> pq.ParquetFile:
         return pq.ParquetFile(self._source.arrow_file(), metadata=self._metadata, pre_buffer=False, **reading)
@@ -302,7 +315,7 @@ class _Copy:
             "compression": _CODECS[old.number(Meta.CODEC)],
             "use_dictionary": has_dictionary,
             "column_encoding": None if has_dictionary else _ENCODINGS.get(encoding),
-            "data_page_version": "2.0" if Page.DATA_V2 in header else "1.0",
+            "data_page_version": "2.0" if Page.DATA_V2 in header and not self._is_old_arrow else "1.0",
             "write_page_checksum": Page.CHECKSUM in header,
             "version": "1.0" if encoding == _PLAIN_DICTIONARY and self._orders[leaf] != OF_UINT_32 else "2.6",
             "write_statistics": Meta.STATISTICS in old.meta and has_bounds,
