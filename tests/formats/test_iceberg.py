@@ -617,6 +617,14 @@ def test_a_file_whose_ids_and_names_say_different_columns_is_refused(catalog, pl
             assert_same(build(table, place).to_table("id = 7"), table.scan("id = 7").to_arrow())
 
 
+def test_a_property_that_is_no_name_mapping_is_an_error(catalog, place):
+    table = table_of(catalog, rows(0, 20))
+    with table.transaction() as change:
+        change.set_properties({"schema.name-mapping.default": "garbage"})
+    with pytest.raises(DataFileError, match=r"the name mapping of .* must be one that pyiceberg can read"):
+        build(table, place)
+
+
 def test_a_column_with_an_initial_default_is_refused(table, tmp_path, place):
     metadata = json.loads(local(table.metadata_location).read_text())
     metadata |= {"format-version": 3, "next-row-id": 0}

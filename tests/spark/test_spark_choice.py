@@ -33,7 +33,7 @@ MANY = {"files": 300, "rows": 2_000_000, "bytes": 100 * MIB}
         ({"files": 256, "rows": 4096, "bytes": MIB}, "driver"),
         ({"files": 257, "rows": 4096, "bytes": MIB}, "row_ranges"),
         ({"bytes": 513 * MIB}, "row_ranges"),
-        ({"is_wide": True}, "row_ranges"),
+        ({"driver_lack": "more"}, "row_ranges"),
         (MANY, "row_ranges"),
         ({**MANY, "of_rows": 4_000_000}, "row_ranges"),
         ({**MANY, "of_rows": 3_999_999}, "files"),

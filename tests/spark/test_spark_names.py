@@ -16,7 +16,7 @@ from tests.spark.cluster import changed
 from tests.spark.rows import assert_as_plain, indexed, plain_read, rows_of_each, write
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.scan.readers import url_of
-from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
+from zonebloom.errors import ColumnNotFoundError, IndexNotFoundError, InvalidArgumentError, PredicateError
 from zonebloom.spark import ZoneBloom
 
 WAYS = ("auto", "files", "plain")
@@ -118,6 +118,35 @@ def test_a_newer_file_whose_struct_has_other_fields_is_read_by_spark(spark, tmp_
     for value in ("true", "false"):  # Spark before 4.1 does as by true
         with changed(spark, "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing", value):
             assert_as_plain(spark, tmp_path, ["k = 'a' AND s IS NULL", "k = 'a' AND s IS NOT NULL"], *WAYS)
+
+
+def test_maps_that_connect_makes_anew_are_read_by_spark(connect, tmp_path):
+    """Of the entries of one key it keeps the last, or raises; Spark's reader keeps all."""
+    twice = pa.MapArray.from_arrays([0, 2, 2], pa.array(["x", "x"]), pa.array([1, 2]))
+    indexed(tmp_path, {"a": {"k": ["a", "b"], "m": twice}}, "k")
+    with changed(connect, "spark.sql.mapKeyDedupPolicy", "LAST_WIN"):
+        assert_as_plain(connect, tmp_path, ["k = 'a' AND m['x'] = 1", "k = 'b'"], "auto", "row_ranges")
+    lake = ZoneBloom(connect).read(str(tmp_path))
+    with pytest.raises(InvalidArgumentError, match="to Spark as they are, got a column with maps"):
+        lake.where("k = 'a'", method="driver")
+    assert lake.select("k").where("k = 'a'", method="driver").count() == 1
+
+
+def test_a_lake_of_a_view_is_of_the_view_of_now(any_spark, tmp_path):
+    for name in "ab":
+        indexed(tmp_path / name, {"f": {"k": ["x"], "of": [name]}}, "k")
+        any_spark.read.parquet(str(tmp_path / name)).createOrReplaceTempView("replaced")
+        if name == "a":
+            lake = ZoneBloom(any_spark).read("replaced")
+        assert [row.of for row in lake.where("k = 'x'").collect()] == [name]
+    any_spark.catalog.dropTempView("replaced")
+    with pytest.raises(IndexNotFoundError, match="got replaced; see"):
+        lake.where("k = 'x'")
+
+
+def test_keys_of_a_column_of_json_are_joined(spark, tmp_path):
+    indexed(tmp_path, {"a": {"j": pa.array(["1", "2"], pa.json_()), "k": [1, 2]}}, "j")
+    assert [row.k for row in ZoneBloom(spark).read(str(tmp_path)).where_in("j", ["2", "3"]).collect()] == [2]
 
 
 def test_columns_that_spark_finds_by_their_ids_lose_no_row(spark, tmp_path):

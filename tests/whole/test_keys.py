@@ -313,3 +313,17 @@ def test_a_key_between_two_ticks_equals_none_and_lies_between_them(index, column
     assert rows_of(index, c.between(given, given)) == expected["="]
     assert index.exists(column, [given], exact=True).to_pylist() == [bool(expected["="])]
     assert index.locate(column, [given], exact=True)["row"].drop_null().to_pylist() == expected["="]
+
+
+def test_bytes_are_a_text_that_is_no_utf8(tmp_path):
+    """pyarrow reads and compares such texts of a file as they are."""
+    text = pa.array([b"\xff", b"ok"]).view(pa.string())
+    pq.write_table(pa.table({"s": text}), tmp_path / "a.parquet")
+    index, keys = zb.build_index(tmp_path, "s"), [b"\xff", b"no"]
+    for condition in ("s = X'ff'", "s IN (X'ff', X'00')", zb.col("s").isin(keys), zb.col("s") == text[0]):
+        assert index.to_table(condition)["s"].cast(pa.binary()).to_pylist() == [b"\xff"]
+        assert "ff" in f"{condition!r}"
+        assert "X'ff'" in str(index.explain(condition))
+    assert index.exists("s", keys, exact=True).to_pylist() == [True, False]
+    assert index.locate("s", keys, exact=True)["row"].to_pylist() == [0, None]
+    assert zb.erase(tmp_path, "s", text[:1]).num_rows_erased == 1

@@ -122,7 +122,7 @@ def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     from zonebloom.ground.arrow import python_value, with_leaves  # noqa: PLC0415 - as above
 
     def without_cuts(leaf: pa.DataType) -> pa.DataType:
-        return pa.string() if leaf == pa.time64("ns") else leaf  # pyarrow 26 cuts times of day to microseconds
+        return pa.string() if pa.types.is_time(leaf) else leaf  # pyarrow 26 cuts nanoseconds, and takes 24:00 for 00:00
 
     kinds = [field.with_type(with_leaves(field.type, without_cuts)) for field in batch.schema]
     if kinds != list(batch.schema):

@@ -229,7 +229,10 @@ def rowless(schema: pa.Schema) -> pa.Table:
 
 
 def python_value(scalar: pa.Scalar) -> Any:
-    """The value of `scalar` for people: a Python value, or text if Python has none (times in nanoseconds)."""
+    """The value of `scalar` for people: a Python value, or text if Python has none (times in nanoseconds).
+
+    A text that is no UTF-8 is given as bytes.
+    """
     try:
         return scalar.as_py()
     except (ValueError, OverflowError):
@@ -239,5 +242,10 @@ def python_value(scalar: pa.Scalar) -> Any:
     if pa.types.is_nested(of):
         items = ((item[0], item[1]) if pa.types.is_map(of) else item for item in scalar.values)
         return [tuple(map(python_value, item)) if pa.types.is_map(of) else python_value(item) for item in items]
-    stored = scalar.cast(pa.int64()) if pa.types.is_duration(of) else scalar
-    return stored.cast(pa.string()).as_py()
+    if is_text(of):
+        return scalar.as_buffer().to_pybytes()
+    if pa.types.is_duration(of):
+        scalar = scalar.cast(pa.int64())
+    if pa.types.is_timestamp(of) and of.tz:  # with a zone pyarrow 26 wraps years beyond 32767
+        return f"{scalar.cast(pa.timestamp(of.unit)).cast(pa.string()).as_py()}Z"
+    return scalar.cast(pa.string()).as_py()

@@ -87,7 +87,11 @@ class Equals(_OfColumn):
         self._set(column=column, value=value, null_safe=null_safe)
 
     def _shown(self, parts: list[str]) -> str:  # noqa: ARG002 -- a leaf
-        return f"Equals({self.column!r}, {self.value!r}{', null_safe=True' if self.null_safe else ''})"
+        return f"Equals({self.column!r}, {_shown(self.value)}{', null_safe=True' if self.null_safe else ''})"
+
+
+def _shown(value: Any) -> str:
+    return repr(python_value(value) if isinstance(value, pa.Scalar) else value)
 
 
 class IsIn(_OfColumn):
@@ -115,7 +119,7 @@ class IsIn(_OfColumn):
 
     def _shown(self, parts: list[str]) -> str:  # noqa: ARG002 -- a leaf
         head = self.values[:SHOWN_VALUES]
-        shown = [repr(python_value(value) if isinstance(value, pa.Scalar) else value) for value in head]
+        shown = list(map(_shown, head))
         more = [f"… {len(self.values)} values"] if len(self.values) > SHOWN_VALUES else []
         values = ", ".join(shown + more)
         return f"IsIn({self.column!r}, [{values}]{', null_safe=True' if self.null_safe else ''})"

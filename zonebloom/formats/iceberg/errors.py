@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+
 from zonebloom.formats.table import library
 from zonebloom.ground.errors import DataFileError, MissingDependencyError, StorageError, ZoneBloomError, first_line
 
@@ -15,7 +17,7 @@ _CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.", "sqlalchemy.
 """Modules whose exceptions a FileIO or a catalog raises for an unreachable store; they are no OSError."""
 _UNFIT = (
     *(ValueError, TypeError, NotImplementedError, LookupError, AttributeError, OverflowError),
-    *(EOFError, SystemError, zlib.error),
+    *(EOFError, SystemError, zlib.error, pa.ArrowException),
 )
 """Errors of pyiceberg for metadata, files, types and values that it cannot parse or write."""
 _UNREACHABLE = re.compile(r"NETWORK_CONNECTION|could not connect|connection refused|timed? ?out", re.IGNORECASE)

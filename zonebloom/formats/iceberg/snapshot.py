@@ -58,7 +58,8 @@ def snapshot_of(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
                 do="rewrite its data files with the engine that wrote them",
             ) from error
     identities = Identities(table, arrow)
-    names = Names(table)
+    with explained("the name mapping of", location):
+        names = Names(table)
     files: dict[str, TableFile] = {}
     for logged in (task.file for task in tasks):
         path, origin = relative_path(logged.file_path, location), origins[logged.file_path]

@@ -36,8 +36,8 @@ def bytes_to_bytes(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def bytes_to_text(source: pa.Array, stored: pa.DataType) -> Part:
-    """Bytes that are UTF-8, as text."""
-    return _large_binary(source).cast(stored), None  # fails on what is not UTF-8
+    """Bytes as the text that a file would have, which may be no UTF-8."""
+    return _large_binary(source).cast(stored, safe=False), None
 
 
 def text_to_bool(source: pa.Array, stored: pa.DataType) -> Part:

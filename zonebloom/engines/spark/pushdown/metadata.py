@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, MapType
 
 CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """Metadata key of a text column's declared type, CHAR(n) or VARCHAR(n)."""
@@ -46,3 +46,8 @@ def nested_types(of: DataType) -> Iterator[DataType]:
     inner += [getattr(of, name) for name in ("elementType", "keyType", "valueType") if hasattr(of, name)]
     for held in inner:
         yield from nested_types(held)
+
+
+def has_maps(of: DataType) -> bool:
+    """Whether a type is a map, or has one within it."""
+    return any(isinstance(inner, MapType) for inner in nested_types(of))

@@ -31,6 +31,7 @@ from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.pushdown.sql_text import COMPARED_LITERALS, predicate_of_text, shortened
 from zonebloom.engines.spark.pushdown.types import Binder, Piece, Target, UnboundError
 from zonebloom.engines.spark.scan.types import arrow_type
+from zonebloom.ground.arrow import unwrapped
 from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Predicate
 from zonebloom.predicates.coerce import fit_values
@@ -174,7 +175,7 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, binder: Binder) -> C
     try:
         target = binder.target(path)
         is_of_folder = target.kind.startswith("folder")  # the index has texts of such values
-        fit = fit_values(values, arrow_type(target.spark) if is_of_folder else target.arrow)
+        fit = fit_values(values, unwrapped(arrow_type(target.spark) if is_of_folder else target.arrow))
         reason = fit.reason
     except UnboundError as error:
         reason = error.reason

@@ -40,6 +40,9 @@ MOST_FILES = 1024
 """Files at most that Spark gets by name: it looks up each, in 2 ms (`bench/spark_files.py`, two cores)."""
 DRIVER_ROW_BYTES = 64 << 20
 """Bytes of rows, in Arrow, that the driver holds. Spark's heap, of 1 GiB by default, needs some times as much."""
+TOO_WIDE = f"more than {DRIVER_ROW_BYTES:,} bytes"
+MAPS_ANEW = "a column with maps, which Spark Connect makes anew"
+"""Of two entries with one key it keeps one or raises an error, and -0.0 as a key becomes 0.0."""
 BY_ID = "Spark finds columns by their ids, and the index by their names"
 
 
@@ -61,8 +64,8 @@ class Kept:
     """Returns the reason why executors cannot read; called only if executors would read."""
     is_native: bool = True
     """Whether Spark's own reader gives these rows; otherwise only the library reads the files."""
-    is_wide: bool = False
-    """Whether the driver began to read, and the rows exceeded its limit of bytes."""
+    driver_lack: str | None = None
+    """The reason why the driver cannot hand these rows to Spark as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +99,9 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
         raise InvalidArgumentError(
             "the driver must read what Spark would read", got=kept.obstacle, do="use method auto"
         )
-    if asked == "driver" and kept.is_wide:
+    if asked == "driver" and kept.driver_lack is not None:
         raise InvalidArgumentError(
-            f"the driver must hold at most {DRIVER_ROW_BYTES:,} bytes of rows", got="more", do="use method auto"
+            "the driver must hand rows to Spark as they are", got=kept.driver_lack, do="use method auto"
         )
     if asked == "row_ranges" and kept.is_native and (obstacle := kept.obstacle or kept.lack()) is not None:
         raise InvalidArgumentError("executors must read what Spark would read", got=obstacle, do="use method auto")
@@ -112,8 +115,8 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
 def _chosen(kept: Kept) -> Choice:
     shown = f"{kept.files:,} of {kept.of_files:,} files"
     most = DRIVER_FILES if kept.is_native else DRIVER_FILES // 4
-    is_little = kept.files <= most and kept.rows <= DRIVER_ROWS and kept.bytes <= DRIVER_BYTES and not kept.is_wide
-    if kept.obstacle is None and is_little:
+    is_little = kept.files <= most and kept.rows <= DRIVER_ROWS and kept.bytes <= DRIVER_BYTES
+    if kept.obstacle is None and kept.driver_lack is None and is_little:
         return Choice("driver", f"the driver reads {kept.rows:,} rows of {shown} before a job would start")
     is_part = kept.rows * 2 <= kept.of_rows and kept.obstacle is None
     if not kept.is_native or (is_part and kept.lack() is None):

@@ -26,13 +26,23 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from zonebloom.bloom.selection import RowSelection
-from zonebloom.engines.spark.executors import instant_of, lack_of_executors, other_names, reads_by_id
+from zonebloom.engines.spark.executors import instant_of, is_connect, lack_of_executors, other_names, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
+from zonebloom.engines.spark.pushdown.metadata import has_maps
 from zonebloom.engines.spark.pushdown.names import named, resolves
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, names_its_frame, understand_all
 from zonebloom.engines.spark.pushdown.types import Binder, Piece
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
-from zonebloom.engines.spark.scan.choice import BY_ID, DRIVER_ROW_BYTES, Kept, Method, choose, obstacle_of_rows
+from zonebloom.engines.spark.scan.choice import (
+    BY_ID,
+    DRIVER_ROW_BYTES,
+    MAPS_ANEW,
+    TOO_WIDE,
+    Kept,
+    Method,
+    choose,
+    obstacle_of_rows,
+)
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.plan import Plan, PrunedRead
 from zonebloom.engines.spark.scan.readers import Reader, SparkReader, filtered, local_frame
@@ -82,7 +92,7 @@ class Lake:
     _frame: DataFrame | None = None
     """The plain scan that was given, whose own columns conditions may use."""
     resolve: Callable[[], Lake] | None = field(default=None, init=False)
-    """Gives the lake as it is now, if it is a table of Spark's catalog."""
+    """Gives the lake as it is now, if it is a table or view by its name."""
     _columns: tuple[str, ...] | None = field(default=None, init=False)
     """Those that rows have, in order; None for all."""
     _full_schema: StructType | None = field(default=None, init=False)
@@ -164,14 +174,16 @@ class Lake:
         return other
 
     def _now(self) -> Lake:
-        """The lake itself; a table of Spark's catalog is resolved again. If it was altered, Spark reads it plainly."""
+        """The lake itself; a table or view is resolved again. If a table was altered, Spark reads it plainly."""
         if self.resolve is None:
             return self
         try:
             lake = self.resolve()
         except (DataFileError, IndexNotFoundError, InvalidArgumentError) as error:  # the first while it is overwritten
-            lake, former = copy(self), cast("CatalogTable", self.table)
-            lake.table = replace(former, frame=self.spark.table(former.name), problem=str(error))
+            if self.table is None:  # the name is of another view now, or of none
+                raise
+            lake = copy(self)
+            lake.table = replace(self.table, frame=self.spark.table(self.table.name), problem=str(error))
             lake.reader = SparkReader(self.spark, cast("ParquetDataset", self._index.data), lake.table)
         lake.resolve, lake._columns = None, self._columns  # noqa: SLF001 - of its class
         if self._frame is not None and self._frame.schema == lake.full_schema:
@@ -370,8 +382,9 @@ class Lake:
             obstacle=misplaced or obstacle,
             lack=lambda: self._lack,
             is_native=self.reader.is_native,
+            driver_lack=MAPS_ANEW if is_connect(self.spark) and has_maps(schema) else None,
         )
-        wider = partial(choose, replace(kept, is_wide=True), asked)
+        wider = partial(choose, replace(kept, driver_lack=TOO_WIDE), asked)
         return Plan(condition, query, choose(kept, asked), paths, wider)
 
     @property

@@ -64,6 +64,8 @@ def lake_of(
         _check_frame(frame, lake.full_schema, reader)
         if table is not None:
             lake.resolve = lambda: lake_of(catalog, spark.table(table.name), index, method=method)
+        elif isinstance(path, str):
+            lake.resolve = lambda: lake_of(catalog, path, index, method=method)
     return lake if columns is None else lake.select(names_of(columns))
 
 
