@@ -466,6 +466,27 @@ def test_a_log_from_a_backup_goes_on_with_other_entries_of_the_same_numbers(tmp_
     assert_agrees(index, table.root)
 
 
+def test_an_object_that_has_loaded_a_log_from_a_backup_has_its_rows(tmp_path):
+    """A `DeltaTable` keeps its files, and reads deletion vectors when it is asked, as its own scan does."""
+    table = tables.Delta(tmp_path)
+    table.append(rows(0, 20))
+    shutil.copytree(table.root / "_delta_log", tmp_path / "backup")
+    table.hide([1, 2])
+    loaded = DeltaTable(table.root)
+    index = zb.build_index(loaded, "u", index=tmp_path / "index")
+    for number in (3, 4):
+        shutil.rmtree(table.root / "_delta_log")
+        shutil.copytree(tmp_path / "backup", table.root / "_delta_log")
+        table.hide([number])
+        path = table.root / "_delta_log" / f"{1:020d}.json"
+        os.utime(path, (number, number))
+        loaded.load_as_version(0)
+        loaded.load_as_version(1)
+        for own in (index, zb.build_index(loaded, "u", index=tmp_path / str(number))):
+            tables.assert_agrees(own, plain(loaded.scan()).sort_by("id"))
+            assert own.to_table(user(number)).num_rows == 0
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 

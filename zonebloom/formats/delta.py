@@ -76,9 +76,12 @@ class DeltaDataset(TableDataset):
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The newest version, or the version that the given `DeltaTable` has loaded."""
         if self._table is not None:
-            while last is None or last.identity != _identity(self._table):  # another thread may update it
-                last = _snapshot(self._table, self.store)
-            return last
+            while True:  # another thread may update it
+                path = _entry_path(self._table.version())
+                entry = None if self.store.is_remote else self.store.stats([path]).get(path)  # another of a backup
+                if last is not None and last.identity == _identity(self._table, entry):
+                    return last
+                last = _snapshot(self._table, self.store, entry, is_given=True)
         if last is not None and last.seen is not None and last.seen == self._entry(last.identity[2]):
             return last
         started = time.time_ns()
@@ -95,9 +98,13 @@ class DeltaDataset(TableDataset):
 
     def _entry(self, version: int) -> Fingerprint | None:
         """The log's entry of a version; None if the log does not end with it."""
-        last, following = (f"{LOG_FOLDER}/{number:020d}.json" for number in (version, version + 1))
+        last, following = map(_entry_path, (version, version + 1))
         entries = self.store.stats([last, following])
         return None if following in entries else entries.get(last)
+
+
+def _entry_path(version: int) -> str:
+    return f"{LOG_FOLDER}/{version:020d}.json"
 
 
 def _opened(store: Store, version: int | None = None) -> DeltaTable:
@@ -146,8 +153,8 @@ def _identity(table: DeltaTable, entry: object = None) -> tuple[Any, ...]:
     return ("delta", str(table.metadata().id), table.version(), entry)
 
 
-def _snapshot(table: DeltaTable, store: Store, entry: object = None) -> TableSnapshot:
-    """The version that `table` has loaded from the log's `entry`."""
+def _snapshot(table: DeltaTable, store: Store, entry: object, *, is_given: bool = False) -> TableSnapshot:
+    """The version that `table` has loaded from the log's `entry`; a table that was given may load another later."""
     location, identity = store.location, _identity(table, entry)
     features = _reader_features(table, location)
     mode = mapping_mode(table)
@@ -161,10 +168,10 @@ def _snapshot(table: DeltaTable, store: Store, entry: object = None) -> TableSna
     declared = Declared(arrow, tuple(table.metadata().partition_columns), names.ids, {"table_version": version})
     deletes = None
     if "deletionVectors" in features:
-        unmoved = _opened(store, version) if entry is None else table
-        deletes = partial(_deleted_rows, unmoved, location, files)
-    if deletes is not None and not features <= _READ_WITH_VECTORS:
-        deletes()  # deltalake may fail with other features: an error now is better than at the first scan
+        deletes = partial(_deleted_rows, table, location, files)
+        if is_given or not features <= _READ_WITH_VECTORS:
+            rows = deletes()  # deltalake may fail with other features: an error now is better than at the first scan
+            deletes = partial(dict, rows)
     return TableSnapshot(
         location,
         identity,
