@@ -99,7 +99,9 @@ def test_a_decimal_too_large_for_the_index_is_found(tmp_path):
 NARROW, WIDE = pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.string())
 
 
-@pytest.mark.parametrize("wrapped", [lambda of: of, pa.list_, lambda of: pa.struct({"s": of})])
+@pytest.mark.parametrize(
+    "wrapped", [lambda of: of, pa.list_, lambda of: pa.struct({"s": of}), lambda of: pa.map_(pa.string(), of)]
+)
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
 def test_a_struct_has_the_fields_of_all_files(wrapped, kind):
     """Fields are added, and the type of another field changes, by one file."""
@@ -107,6 +109,16 @@ def test_a_struct_has_the_fields_of_all_files(wrapped, kind):
     expected = pa.int64() if kind == pa.int64() else pa.int32()
     merged = unified([pa.schema({"x": of}) for of in files])
     assert merged == pa.schema({"x": wrapped(pa.struct({"f": expected, "g": pa.string()}))})
+
+
+def test_a_list_of_another_kind_loses_no_field(tmp_path):
+    """Polars writes large lists."""
+    for name, kind, item in (("a", pa.list_, {"f": 1}), ("b", pa.large_list, {"f": 2, "g": 3})):
+        pq.write_table(pa.table({"x": pa.array([[item]], kind(pa.infer_type([item])))}), tmp_path / f"{name}.parquet")
+    assert zb.open_lake(tmp_path).to_table("x IS NOT NULL")["x"].to_pylist() == [
+        [{"f": 1, "g": None}],
+        [{"f": 2, "g": 3}],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -536,14 +536,17 @@ def test_many_candidates_are_read_without_a_setting_of_the_session(spark, tmp_pa
 # --- types ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", some(["keys", "flat", "merged", "summary", "copied"], 3))
+@pytest.mark.parametrize("layout", some(["keys", "flat", "beside", "merged", "empty", "summary", "copied"], 2))
 def test_the_schema_of_many_files_is_that_of_a_plain_read(spark, tmp_path, layout):
     """Of many files few give the schema: Spark takes the first file's columns, and types of keys from all folders."""
     for number in range(40):
-        folder = f"day={'x' if number > 38 else number % 3 + 1}/" if layout == "keys" else ""
+        is_keyed = layout in ("keys", "empty") or (layout == "beside" and number)  # Spark skips rows of a file beside
+        folder = f"day={'x' if number > 38 else number % 3 + 1}/" if is_keyed else ""
         rows = pa.table({"key": [f"k-{number}"], "n": [number], "more": [1.5]})
-        write(tmp_path / f"{folder}p-{number:02}.parquet", rows if number else rows.select(["n", "key"]))
+        write(tmp_path / f"{folder or 'a'}p-{number:02}.parquet", rows if number else rows.select(["n", "key"]))
     zb.build_index(tmp_path, ["key"])
+    if layout == "empty":
+        (tmp_path / "day=1/p-00.parquet").write_bytes(b"")
     if layout == "summary":
         pq.write_metadata(pa.schema({"key": pa.string(), "summed": pa.int64()}), tmp_path / "_common_metadata")
     if layout == "copied":
@@ -552,7 +555,10 @@ def test_the_schema_of_many_files_is_that_of_a_plain_read(spark, tmp_path, layou
     with changed(spark, "spark.sql.parquet.mergeSchema", layout == "merged"):
         lake, plain = ZoneBloom(spark).read(str(tmp_path)), plain_read(spark, tmp_path)
         assert lake.schema == plain.schema
-        assert ("summed" in lake.columns, "more" in lake.columns) == (layout == "summary", layout == "merged")
+        assert ("summed" in lake.columns, "more" in lake.columns) == (
+            layout == "summary",
+            layout in ("merged", "empty"),
+        )
         jobs = num_jobs(spark, lambda: ZoneBloom(spark).read(str(tmp_path)).schema)
         assert jobs <= num_jobs(spark, lambda: plain_read(spark, tmp_path).schema)
         assert shown(lake.where("key = 'k-7'")) == shown(plain.where("key = 'k-7'"))

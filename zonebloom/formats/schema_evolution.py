@@ -16,7 +16,7 @@ import pyarrow as pa
 from zonebloom.bloom import hashing
 from zonebloom.formats.dataset import OpenedFile
 from zonebloom.formats.parquet.file import has_column
-from zonebloom.ground.arrow import unwrapped
+from zonebloom.ground.arrow import unwrapped, with_inner
 from zonebloom.ground.casts import cast_exactly
 
 
@@ -44,8 +44,11 @@ def _wider(former: pa.DataType, added: pa.DataType) -> pa.DataType:
         added = added.value_type
     if pa.types.is_struct(former) and pa.types.is_struct(added):
         return _merged(former, added)
-    if pa.types.is_list(former) and pa.types.is_list(added):
-        return pa.list_(former.value_field.with_type(_wider(former.value_type, added.value_type)))
+    if _is_list(former) and _is_list(added):
+        return with_inner(former, [former.value_field.with_type(_wider(former.value_type, added.value_type))])
+    if pa.types.is_map(former) and pa.types.is_map(added):
+        item = former.item_field.with_type(_wider(former.item_type, added.item_type))
+        return pa.map_(_wider(former.key_type, added.key_type), item, former.keys_sorted)
     both = [pa.schema([pa.field("", candidate)]) for candidate in (former, added)]
     for promotion in ("default", "permissive"):
         try:
@@ -55,6 +58,10 @@ def _wider(former: pa.DataType, added: pa.DataType) -> pa.DataType:
         if promotion == "default" or (_keeps_values(former, common) and _keeps_values(added, common)):
             return common
     return former
+
+
+def _is_list(arrow_type: pa.DataType) -> bool:
+    return bool(pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type))  # Polars writes the latter
 
 
 def _merged(former: pa.StructType, added: pa.StructType) -> pa.DataType:

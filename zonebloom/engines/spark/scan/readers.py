@@ -209,13 +209,17 @@ class SparkReader:
         return self._scan(map(self._path, few), None, self._base).schema
 
     def _that_give_the_schema(self, listing: Mapping[str, Any]) -> list[str] | None:
-        """The first file, which has the columns, and one of each folder, whose keys are columns; None if all count."""
+        """The first file, which has the columns, and one of each folder, whose keys are columns; None if all count.
+
+        Spark passes over files of 0 bytes, and takes columns also of files whose rows it skips.
+        """
         is_of_all = setting(self.spark, "spark.sql.parquet.mergeSchema") == "TRUE" or other_names(self.spark)
         if self.dataset.layout != "folder" or is_of_all or any(Path(self.dataset.location).rglob("_*metadata*")):
             return None
         ordered = sorted(filter(self.is_seen(listing), listing), key=lambda path: path.encode("utf-16-be"))
         few = {path.rpartition("/")[0]: path for path in reversed(ordered)}
-        return list(few.values()) if 0 < len(few) <= _CHUNK < len(listing) else None
+        is_plain = len(ordered) == len(listing) and all(listing[path].size for path in few.values())
+        return list(few.values()) if is_plain and len(few) <= _CHUNK < len(listing) else None
 
     def is_seen(self, listing: Mapping[str, Any]) -> Callable[[str], bool]:
         """Tells whether Spark's plain read reads a file of the listing.
