@@ -49,7 +49,7 @@ class DescribedFile:
             """The footer as pyarrow reads it."""
             self.schema: pa.Schema = self.footer.schema
             """The Arrow schema as the reader gives it (with extension types such as UUID), without metadata."""
-            self.num_rows = int(self.metadata.num_rows)
+            self.num_rows: int = self.metadata.num_rows
             self.row_group_rows: tuple[int, ...] = self.footer.row_group_rows
             self._int96_unit = self.footer.int96_unit
             if nanoseconds is not None:  # columns that a table has so; they end in the year 2262

@@ -231,7 +231,7 @@ class SparkReader:
             frame = self.plain(listing, StructType()) if self.table is None else self.table.frame
             logged = set(map(location_of, frame.inputFiles()))
             return lambda path: self.dataset.absolute(path) in logged
-        is_keyed = any("=" in path.rpartition("/")[0] for path in listing)
+        is_keyed = any("=" in path.rpartition("/")[0] for path in listing if not path.endswith(_UNFINISHED))
         is_named = self.dataset.layout != "folder"
 
         def is_read(path: str) -> bool:
