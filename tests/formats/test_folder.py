@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import zonebloom as zb
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import ParquetDataset, open_dataset
 
@@ -121,3 +122,10 @@ def test_a_file_that_was_overwritten_since_it_was_listed_is_never_taken_for_that
         assert "must not change while it is read" in str(error)  # noqa: PT017 - one of the two must hold
     with dataset.open(FILES[1]) as file:
         assert file.num_rows == 999
+
+
+def test_a_column_of_nulls_alone_leaves_the_null_folder_readable(tmp_path):
+    (tmp_path / "k=__HIVE_DEFAULT_PARTITION__").mkdir()
+    pq.write_table(pa.table({"k": pa.nulls(1), "v": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"v": [2]}), tmp_path / "k=__HIVE_DEFAULT_PARTITION__/b.parquet")
+    assert zb.build_index(tmp_path, "v").to_table("v > 0").to_pylist() == [{"k": None, "v": 1}, {"k": None, "v": 2}]

@@ -206,3 +206,17 @@ def test_a_variable_that_spark_replaces_in_a_text_loses_no_row(any_spark, tmp_pa
         lake = ZoneBloom(any_spark).read(str(tmp_path))
         for condition in ("key = 'b'", zb.col("key") == "${my.word}"):
             assert lake.plan(condition).result.kept.files == 1
+
+
+def test_a_list_of_files_within_and_beside_folders_of_keys_is_refused(spark, tmp_path):
+    paths = [str(tmp_path / "a.parquet"), str(tmp_path / "day=1/b.parquet")]
+    for path in paths:
+        write(Path(path), {"k": ["x"]})
+    zb.build_index(paths, "k", index=tmp_path / "index")
+    lake = ZoneBloom(spark).read(paths, index=str(tmp_path / "index"))
+    with pytest.raises(InvalidArgumentError, match=r"all or none, got a\.parquet"):
+        lake.where("k = 'x'")
+    zb.build_index(paths[0], "k")
+    for columns in (3, [None]):
+        with pytest.raises(InvalidArgumentError, match="columns must be one or more names"):
+            ZoneBloom(spark).map_candidates(paths[0], "k = 'x'", iter, "k string", columns=columns)

@@ -553,6 +553,7 @@ def test_the_schema_of_many_files_is_that_of_a_plain_read(spark, tmp_path, layou
         for folder in ("", "day=1"):  # which is no folder of a partition as long as it has no other file
             (tmp_path / folder).mkdir(exist_ok=True)
             (tmp_path / folder / "a.parquet._COPYING_").write_bytes(b"half")
+        write(tmp_path / "day=1._COPYING_/p.parquet", {"key": ["k-7"], "n": [1]})
         write(tmp_path / "below/p.parquet", {"key": ["k"], "lower": [1]})
     with changed(spark, "spark.sql.parquet.mergeSchema", layout == "merged"):
         lake, plain = ZoneBloom(spark).read(str(tmp_path)), plain_read(spark, tmp_path)

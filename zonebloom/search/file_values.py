@@ -69,6 +69,8 @@ def _folder_value(value: Any, wanted: pa.DataType, name: str, path: str) -> pa.S
 
     Spec: specs/pruning.md#partition-columns
     """
+    if value is None:
+        return pa.scalar(None, wanted)
     try:
         if isinstance(value, str) and is_number(wanted):
             return value_of(value, wanted)

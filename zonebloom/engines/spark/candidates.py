@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
+from zonebloom.bloom.hashing import names_of
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.engines.spark.pushdown.calendars import has_times, is_moving_by_setting
 from zonebloom.engines.spark.pushdown.names import Names
@@ -45,7 +46,7 @@ def map_candidates(
         query = lake.query(wanted)
         view, result, rows = query.view, query.result, query.result.row_ranges
     layout = Layout(view)
-    asked = layout.schema(columns)
+    asked = layout.schema(None if columns is None else names_of(columns))
     _check_values(lake, layout, rows, asked)
     mapped = read_rows(lake.spark, layout, rows, asked, function=function, schema=schema, result=result)
     return lake.reader.frame(view, mapped.schema, mapped)

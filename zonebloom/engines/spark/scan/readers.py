@@ -231,12 +231,17 @@ class SparkReader:
             frame = self.plain(listing, StructType()) if self.table is None else self.table.frame
             logged = set(map(location_of, frame.inputFiles()))
             return lambda path: self.dataset.absolute(path) in logged
-        is_keyed = any("=" in path.rpartition("/")[0] for path in listing if not path.endswith(_UNFINISHED))
+        folders = {path: path.rpartition("/")[0] for path in listing if not _is_unfinished(path)}
+        is_keyed = any("=" in folder for folder in folders.values())
         is_named = self.dataset.layout != "folder"
+        if is_named and is_keyed and (other := next((path for path in folders if "=" not in folders[path]), None)):
+            raise InvalidArgumentError(
+                "the files of a list must lie in key=value folders, all or none", got=other, do="pass two lists"
+            )
 
         def is_read(path: str) -> bool:
-            folder = path.rpartition("/")[0]
-            return not path.endswith(_UNFINISHED) and ("=" in folder if is_keyed else is_named or not folder)
+            folder = folders.get(path)
+            return folder is not None and ("=" in folder if is_keyed else is_named or not folder)
 
         return is_read
 
@@ -249,6 +254,10 @@ class SparkReader:
 
     def _path(self, path: str) -> str:
         return escaped(url_of(self.dataset.absolute(path)))
+
+
+def _is_unfinished(path: str) -> bool:
+    return any(name.endswith(_UNFINISHED) for name in path.split("/"))
 
 
 def _uncached() -> dict[str, str]:
