@@ -248,7 +248,7 @@ def test_rows_that_are_wider_than_their_files_are_left_to_executors(spark, tmp_p
     read = lake.prepare("land = 'DE'")
     assert (read.plan.choice.method, read.frame.count()) == ("plain", num_rows)
     assert lake.prepare("u = 7").method == "driver"
-    with pytest.raises(InvalidArgumentError, match="the driver must hold at most 67,108,864 bytes"):
+    with pytest.raises(InvalidArgumentError, match="hand the rows to Spark, got more than 67,108,864 bytes"):
         lake.where("land = 'DE'", method="driver")
     layout = Layout(zonebloom.open_index(tmp_path / "wide").view())
     with pytest.raises(TooWideError):

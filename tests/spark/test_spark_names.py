@@ -127,7 +127,7 @@ def test_maps_that_connect_makes_anew_are_read_by_spark(connect, tmp_path):
     with changed(connect, "spark.sql.mapKeyDedupPolicy", "LAST_WIN"):
         assert_as_plain(connect, tmp_path, ["k = 'a' AND m['x'] = 1", "k = 'b'"], "auto", "row_ranges")
     lake = ZoneBloom(connect).read(str(tmp_path))
-    with pytest.raises(InvalidArgumentError, match="to Spark as they are, got a column with maps"):
+    with pytest.raises(InvalidArgumentError, match="hand the rows to Spark, got a column with maps"):
         lake.where("k = 'a'", method="driver")
     assert lake.select("k").where("k = 'a'", method="driver").count() == 1
 

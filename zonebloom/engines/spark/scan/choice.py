@@ -101,7 +101,7 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
         )
     if asked == "driver" and kept.driver_lack is not None:
         raise InvalidArgumentError(
-            "the driver must hand rows to Spark as they are", got=kept.driver_lack, do="use method auto"
+            "the driver must be able to hand the rows to Spark", got=kept.driver_lack, do="use method auto"
         )
     if asked == "row_ranges" and kept.is_native and (obstacle := kept.obstacle or kept.lack()) is not None:
         raise InvalidArgumentError("executors must read what Spark would read", got=obstacle, do="use method auto")
