@@ -25,7 +25,7 @@ WHOLE, AT_LEAST_ONE = click.IntRange(0), click.IntRange(1)
 SHARE, PROBABILITY = click.FloatRange(0, 1, min_open=True), click.FloatRange(LEAST_FPP, 1, max_open=True)
 """Numbers that options take. click refuses others, and shows the range in the help."""
 PLACE = click.Path(readable=False)
-"""A path or a URL. click does not check it, and shells complete it as a path."""
+"""A path or a URL. Shells complete it as a path; the library checks it."""
 _OPTIONS, _FORMAT = "zonebloom.storage_options", "zonebloom.format"
 _SECONDS_OF_SILENCE = 1.0
 

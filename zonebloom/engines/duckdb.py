@@ -247,8 +247,8 @@ def _columns(connection: DuckDBPyConnection, view: View) -> _Columns:
 def _asked_columns(connection: DuckDBPyConnection, view: View) -> _Columns:
     """DuckDB's type of each column over all files, and the columns that it has in the same type from Arrow.
 
-    A condition on others has another meaning: Parquet's intervals, times with a zone, INT96, and columns of which two
-    files have different types.
+    A condition on any other column excludes nothing: on Parquet's intervals, on times with a zone, on INT96, and on
+    columns that have two types in two files.
     """
     columns = pa.schema([field for field in view.plain_schema if not _FILES_ONLY.search(str(field.type))])
     of_arrow = connection.from_arrow(rowless(columns)).types if columns else []
@@ -261,7 +261,7 @@ def _asked_columns(connection: DuckDBPyConnection, view: View) -> _Columns:
 
 
 def _candidates(view: View, predicate: Predicate | None) -> RowSelection:
-    """The rows that may match; all rows for times of which some file has INT96, as DuckDB cuts these."""
+    """The rows that may match. DuckDB cuts times of INT96, so a condition on these keeps all rows."""
     asked = set() if predicate is None else predicate.columns()
     is_fine = any("[ns" in str(view.column_type(name)) for name in asked)
     cut = view.int96_columns if is_fine else frozenset()

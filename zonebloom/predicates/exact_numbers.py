@@ -30,7 +30,7 @@ _PAST_ALL_FLOATS = {
 
 
 def number_test(operator: str, number: Number, column_type: pa.DataType) -> ValueTest:
-    """The exact test ``value <operator> number`` for the values of a type, one of which may equal `number`."""
+    """The exact test ``value <operator> number`` for a type that may have a value equal to `number`."""
     equal = equal_number(number, column_type)
     if equal is not None:
         return operator, from_values([equal], column_type)

@@ -53,7 +53,7 @@ def map_candidates(
 
 
 def _check_values(lake: Lake, layout: Layout, rows: RowSelection, asked: StructType) -> None:
-    """Refuse rows of which Spark would read other values."""
+    """Refuse rows whose values Spark would read otherwise."""
     view = layout.view
     problem = lake.misplaced(view, [view.files.paths[number] for number in np.unique(rows.fragment_ids).tolist()])
     shadowed = Names(view).shadowed if layout.is_hive else frozenset()

@@ -45,7 +45,7 @@ _CLOCKS = (
 
 
 def moment_test(operator: str, moment: pa.Scalar, column_type: pa.DataType) -> ValueTest | None:
-    """The exact test ``value <operator> moment`` for the values of a type, none of which equals `moment`.
+    """The exact test ``value <operator> moment`` for a type that has no value equal to `moment`.
 
     None if they are not ticks of one clock, or if only one side has a zone: pyarrow would compare some of them.
     """
