@@ -91,13 +91,13 @@ class Keys:
         return cls(column, opener, column_type, given, fit_each(given, column_type))
 
     @classmethod
-    def asked(cls, ask: Callable[[Keys], Any], column: str, values: Any, snapshot: Snapshot) -> Keys | Any:
-        """`values` as keys of a column that a version indexes, after `ask` has read the index; else `values`."""
+    def asked(cls, answer: str, column: str, values: Any, snapshot: Snapshot) -> Keys | Any:
+        """`values` as keys of a column that a version indexes, with this `answer` of the index read; else `values`."""
         entry = snapshot.manifest.column(column)
         if entry is None:
             return values
         keys = cls.of(column, partial(snapshot.opened, entry), entry.column_type, values)
-        ask(keys)
+        getattr(keys, answer)
         return keys
 
     @classmethod
