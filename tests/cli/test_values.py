@@ -146,6 +146,17 @@ def test_a_list_for_a_column_of_a_dictionary_is_one_for_its_values(texts, asked)
     assert number_of_rows(asked("scan", texts, "o", "\\x61\n").out) == 5
 
 
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_floats_are_found_as_people_and_the_command_write_them(tmp_path, run, asked, kind):
+    (root := tmp_path / "floats").mkdir()
+    values = pa.array([0.1, -1e-5, float("inf"), 65504.0, 1e30, -0.0]).cast(kind, safe=False)
+    pq.write_table(pa.table({"x": values}), root / "x.parquet")
+    zb.build_index(root, "x")
+    printed = run("scan", root, "--where", "TRUE").out.partition("\n")[2]
+    for text in (printed, "0.1\n-1e-05\ninf\n65504\n1e30\n0\n"):
+        assert number_of_rows(asked("scan", root, "x", text).out) == len(values)
+
+
 def test_the_only_column_of_a_csv_needs_no_name(texts, asked):
     assert asked("exists", texts, "n", "number\n3\n9\n", name="only.csv")[:2] == (0, "3\ttrue\n9\tfalse\n")
     code, out, err = asked("exists", texts, "s", "number\n3\n9\n", name="only.csv")

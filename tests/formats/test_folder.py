@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
@@ -129,3 +130,17 @@ def test_a_column_of_nulls_alone_leaves_the_null_folder_readable(tmp_path):
     pq.write_table(pa.table({"k": pa.nulls(1), "v": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"v": [2]}), tmp_path / "k=__HIVE_DEFAULT_PARTITION__/b.parquet")
     assert zb.build_index(tmp_path, "v").to_table("v > 0").to_pylist() == [{"k": None, "v": 1}, {"k": None, "v": 2}]
+
+
+@pytest.mark.parametrize("new", [pa.table({"v": [2]}), pa.table({"v": [2], "k": pa.nulls(1)})])
+def test_a_column_of_nulls_alone_has_the_values_of_its_folders(tmp_path, new):
+    for key, table in (("a", pa.table({"v": [1], "k": pa.nulls(1)})), ("b", new)):
+        (tmp_path / f"k={key}").mkdir()
+        pq.write_table(table, tmp_path / f"k={key}/a.parquet")
+    index = zb.build_index(tmp_path, "v")
+    rows = pads.dataset(tmp_path, partitioning="hive").to_table().select(["v", "k"]).to_pylist()
+    assert index.to_table("v > 0").to_pylist() == zb.open_lake(tmp_path).to_table("v > 0").to_pylist() == rows
+    assert index.search("k = 'b'").files == ["k=b/a.parquet"]
+    pq.write_table(pa.table({"v": [3], "k": ["c"]}), tmp_path / "k=b/b.parquet")
+    index.refresh()
+    assert index.to_table("k = 'c'").to_pylist() == [{"v": 3, "k": "c"}]

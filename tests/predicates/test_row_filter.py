@@ -306,6 +306,9 @@ def test_functions_and_casts_are_evaluated():
     with pytest.raises(pa.ArrowInvalid, match="overflow"):
         outcomes(pa.table({"i": pa.array([-128], pa.int8())}), "abs(i) < 0")
     assert outcomes(table, "coalesce(i, 7) = 7") == [False, False, False, True]
+    prices = pa.table({"d": pa.array([Decimal("1.00"), Decimal("2.50"), None], pa.decimal128(5, 2)), "n": pa.nulls(3)})
+    assert outcomes(prices, "coalesce(NULL, n, d, 1) = 1") == [True, False, True]
+    assert outcomes(prices, "coalesce(d, -100000) < -99999.5") == [False, False, True]
     assert outcomes(table, "CAST(i AS VARCHAR) = '2'") == [False, True, False, None]
     assert outcomes(table, "CAST(i AS DECIMAL(9, 2)) >= 2.00") == [False, True, True, None]
     instants = pa.table({"z": pa.array([1_800_000_000, 84_600_000_000], pa.timestamp("us", "Europe/Paris"))})

@@ -255,6 +255,17 @@ def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot_in_its_name(tm
     assert index.to_table(pc.field("a.b") == 7)["a.b"].to_pylist() == [7]
 
 
+def test_a_struct_in_a_struct_is_null_or_not(tmp_path):
+    rows = [{"t": {"leaf": 1}}, {"t": {"leaf": None}}, {"t": None}, None]
+    pq.write_table(pa.table({"k": range(4), "s": rows}), tmp_path / "x.parquet")
+    index = zb.build_index(tmp_path, "k")
+    conditions = ("s.t IS NULL", zb.col("s.t").is_null(), pc.field("s", "t").is_null())
+    assert [index.to_table(condition)["k"].to_pylist() for condition in conditions] == [[2, 3]] * 3
+    assert index.to_table("s.t IS NOT NULL AND k > 0")["k"].to_pylist() == [1]
+    with pytest.raises(zb.errors.PredicateError, match=r"column s\.t holds struct<leaf: int64>, got 1"):
+        index.search("s.t = 1")
+
+
 @pytest.mark.parametrize(
     "column",
     [

@@ -8,7 +8,7 @@ Spec: specs/pruning.md#partition-columns
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -44,9 +44,18 @@ def is_int32(text: str) -> bool:
     return _INTEGER.fullmatch(text) is not None and -(2**31) <= int(text) < 2**31
 
 
-def infer_fields(paths: Iterable[str], columns: Iterable[str]) -> list[pa.Field]:
-    """Partition fields of the files at `paths`, without keys that are columns of the files."""
-    taken = set(columns)
+def with_keys(columns: Iterable[pa.Field], paths: Iterable[str]) -> tuple[pa.Schema, list[str]]:
+    """The schema of files at `paths` that have `columns`, with their partition columns last; and the names of these.
+
+    A key that is a column of the files is no partition column, unless the column is of the null type in each file.
+    """
+    columns = list(columns)
+    fields = _infer_fields(paths, {column.name for column in columns if not pa.types.is_null(column.type)})
+    names = [field.name for field in fields]
+    return pa.schema([*(column for column in columns if column.name not in names), *fields]), names
+
+
+def _infer_fields(paths: Iterable[str], taken: Collection[str]) -> list[pa.Field]:
     seen: dict[str, set[str]] = {}
     for path in paths:
         for key, value in partition_values(path).items():

@@ -329,13 +329,27 @@ def _operand_of(term: Term, schema: pa.Schema) -> Operand:
     if isinstance(term, CastTerm):
         expression = _cast(term, _operand_of(term.child, schema))
     else:
-        operands = [_operand_of(argument, schema) for argument in term.arguments]
+        operands = _arguments(term.arguments, schema)
         is_length_of_bytes = term.function == "length" and is_bytes(operands[0].type)
         kernel = getattr(pc, "binary_length" if is_length_of_bytes else _KERNELS[term.function])
         options = {"characters": " "} if term.function == "trim" else {}
         expression = kernel(*(operand.expression for operand in operands), **options)
     text = term_sql(term)
     return Operand(text, expression, _result_type(expression, schema, text), schema)
+
+
+def _arguments(terms: tuple[Term, ...], schema: pa.Schema) -> list[Operand]:
+    """The arguments of a call. Beside decimals pyarrow 26 takes no null type, and no literal that is an integer."""
+    operands = [_operand_of(term, schema) for term in terms]
+    if not any(pa.types.is_decimal(operand.type) for operand in operands):
+        return operands
+    typed = [pair for pair in zip(terms, operands, strict=True) if not pa.types.is_null(pair[1].type)]
+    return [
+        _operand_of(LiteralTerm(decimal.Decimal(term.value)), schema)
+        if isinstance(term, LiteralTerm) and pa.types.is_integer(operand.type)
+        else operand
+        for term, operand in typed
+    ]
 
 
 def _cast(term: CastTerm, child: Operand) -> pc.Expression:

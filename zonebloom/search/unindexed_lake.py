@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.formats import DatasetSnapshot, open_dataset
-from zonebloom.formats.hive import infer_fields
+from zonebloom.formats.hive import with_keys
 from zonebloom.formats.schema_evolution import unified
 from zonebloom.ground.errors import DataFileError
 from zonebloom.ground.reasons import ReasonCode
@@ -94,10 +94,7 @@ def _without_index(dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> Snap
             raise DataFileError(
                 "a data set must have at least one file that can be read", got=f"none in {dataset.location}"
             )
-        schema = unified(list(dict.fromkeys(schemas)))
-        fields = infer_fields(listing, schema.names)
-        names = [field.name for field in fields]
-        schema = pa.schema([*schema, *fields])
+        schema, names = with_keys(unified(list(dict.fromkeys(schemas))), listing)
     described = {"partition_columns": names}
     manifest = Manifest(0, "", described, schema, 0, (), ())
     return Snapshot(open_store(dataset.location), manifest)

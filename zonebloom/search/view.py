@@ -131,10 +131,14 @@ class View:
             return self._probed[name]
         entry = self.snapshot.manifest.column(name)
         is_sure = entry is not None and self.declared is None
-        if not is_sure and name not in {*self.schema.names, *leaf_paths(self.schema)}:
-            error = ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.location}")
-            is_near = "did you mean" in str(error)
-            raise error if is_near else ColumnNotFoundError(str(error), do="text goes in single quotes")
+        if not is_sure:
+            try:
+                resolve_column(self.schema, name)
+            except ColumnNotFoundError:
+                where = f"the data set {self.dataset.location}"
+                error = ColumnNotFoundError.among(name, leaf_paths(self.schema), where)
+                is_near = "did you mean" in str(error)
+                raise error if is_near else ColumnNotFoundError(str(error), do="text goes in single quotes") from None
         if entry is None:
             return None
         if is_ambiguous(self.schema, name):  # a pyarrow Expression may refer to either

@@ -208,11 +208,11 @@ class Rebase:
             if column.name in indexed and column.name not in schema.names:
                 schema = schema.append(column)
         paths = sorted({*self.live, *(fragment.path for fragment in self.added), *change.unknown_paths})
-        fields = partitions.infer_fields(paths, schema.names)
-        if not paths:  # an empty data set keeps its partition columns as well
-            fields = [column for column in current.schema if column.name in keys and column.name not in schema.names]
-        dataset["partition_columns"] = [column.name for column in fields]
-        return pa.schema([*schema, *fields]), dataset
+        if paths:
+            schema, dataset["partition_columns"] = partitions.with_keys(schema, paths)
+        else:  # an empty data set keeps its partition columns as well
+            schema = pa.schema([*schema, *(current.schema.field(key) for key in keys if key not in schema.names)])
+        return schema, dataset
 
     def _fragment_lists(
         self, kept: Sequence[FragmentListEntry], gone: NDArray[np.uint64]

@@ -71,7 +71,8 @@ def value_of(text: str | int | decimal.Decimal, wanted: pa.DataType) -> pa.Scala
     ValueError
         It spells none, or the type cannot hold all its digits.
     """
-    fit = fit_values([text], wanted)
+    is_numeral = isinstance(text, str) and numbers.NUMERAL.fullmatch(text)
+    fit = fit_values([decimal.Decimal(text) if is_numeral else text], wanted)  # a text would be the nearest float
     if not len(fit.values):
         raise ValueError(f"it is no {wanted}")
     return fit.values[0]

@@ -6,7 +6,7 @@ import decimal
 import math
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow as pa
 from zonebloom.ground.arrow import to_numpy
 from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
 from zonebloom.predicates.coerce.sources import Number
-from zonebloom.predicates.exact_numbers import unit_bounds
+from zonebloom.predicates.exact_numbers import equal_number, unit_bounds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,9 @@ _MAX_DIGITS = 76
 _SHOWN_BITS = 1024
 _DOUBLE_DIGITS = 15
 """Decimals of up to 15 digits have a double of their own."""
-_NUMERAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
+NUMERAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
+"""A text that is a decimal numeral."""
+_INFINITE = re.compile("[+-]?inf(?:inity)?", re.IGNORECASE)
 _EXACT = decimal.Context(
     prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[decimal.InvalidOperation, decimal.Inexact]
 )
@@ -131,12 +133,16 @@ def fit_numbers(numbers: list[Number], stored: pa.DataType) -> Part:
 
 
 def text_to_number(source: pa.Array, stored: pa.DataType) -> Part:
-    """Texts that are decimal numerals, by their value: `5`, `-1.50`, `1e3`."""
-    texts = source.to_pylist()
-    wrong = np.array([_NUMERAL.fullmatch(text) is None for text in texts], np.bool_)
+    """Texts that are decimal numerals, by their value: `5`, `-1.50`, `1e3`; for floats the nearest value, and `inf`."""
+    texts, is_floating = source.to_pylist(), pa.types.is_floating(stored)
+    wrong = np.array([not (NUMERAL.fullmatch(t) or (is_floating and _INFINITE.fullmatch(t))) for t in texts], np.bool_)
     if wrong.any():
         raise misfit(source, stored, wrong)
-    return fit_numbers([decimal.Decimal(text) for text in texts], stored)
+    spelled: list[Number] = [decimal.Decimal(text) for text in texts]
+    if is_floating:  # none is nearest to what is beyond the range
+        nearest = [equal_number(number, stored) for number in spelled]
+        spelled = [n if near is None else decimal.Decimal(near) for n, near in zip(spelled, nearest, strict=True)]
+    return fit_numbers(spelled, stored)
 
 
 def _number_misfit(numbers: list[Number], stored: pa.DataType, where: NDArray[np.bool_]) -> MisfitError:
