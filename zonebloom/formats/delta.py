@@ -76,12 +76,7 @@ class DeltaDataset(TableDataset):
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The newest version, or the version that the given `DeltaTable` has loaded."""
         if self._table is not None:
-            while True:  # another thread may update it
-                path = _entry_path(self._table.version())
-                entry = None if self.store.is_remote else self.store.stats([path]).get(path)  # another of a backup
-                if last is not None and last.identity == _identity(self._table, entry):
-                    return last
-                last = _snapshot(self._table, self.store, entry, is_given=True)
+            return self._copied(self._table, last)
         if last is not None and last.seen is not None and last.seen == self._entry(last.identity[2]):
             return last
         started = time.time_ns()
@@ -91,6 +86,23 @@ class DeltaDataset(TableDataset):
         snapshot = _snapshot(table, self.store, entry or started)
         snapshot.seen = entry if is_settled else None
         return snapshot
+
+    def _copied(self, table: DeltaTable, last: TableSnapshot | None) -> TableSnapshot:
+        """All that `table` has loaded, copied at once; `last` as long as it has loaded nothing else.
+
+        A log that is cleaned later changes nothing of it. One from a backup may go on with another entry of the number.
+        """
+        while True:  # another thread may update it
+            path = _entry_path(table.version())
+            entry = None if self.store.is_remote else self.store.stats([path]).get(path)
+            identity = _identity(table, entry)
+            if last is not None and last.identity == (*identity[:-1], entry or last.identity[-1]):
+                return last
+            try:
+                last = _snapshot(table, self.store, entry, is_given=True)
+            except DataFileError:
+                if _identity(table, entry) == identity:
+                    raise
 
     def table(self) -> DeltaTable:
         """The loaded table, or the newest version."""
@@ -127,7 +139,7 @@ def _opened(store: Store, version: int | None = None) -> DeltaTable:
 
 
 @contextlib.contextmanager
-def _explained(location: str, what: str) -> Iterator[None]:
+def _explained(location: str, what: str, do: str | None = None) -> Iterator[None]:
     """Raise errors of deltalake in the block as errors of zonebloom.
 
     Raises
@@ -141,7 +153,7 @@ def _explained(location: str, what: str) -> Iterator[None]:
         yield
     except (_library().exceptions.DeltaError, pa.ArrowException, OSError, ValueError) as error:
         raise_store_error(location, _ORNAMENT.sub(": ", str(error)))
-        raise DataFileError(f"{what} of {location} must be readable", got=first_line(error)) from error
+        raise DataFileError(f"{what} of {location} must be readable", got=first_line(error), do=do) from error
 
 
 def _library() -> Any:
@@ -248,23 +260,40 @@ def _relative(encoded: str, location: str) -> str:
         The file is elsewhere: the table is a shallow clone.
     """
     path = unquote(encoded)
-    if path.startswith("/") or _SCHEME.match(encoded):
-        whole = absolute(path if is_url(encoded) else encoded) if _SCHEME.match(encoded) else path
-        if not whole.startswith(f"{location}/"):
-            raise DataFileError(
-                f"files of the Delta table {location} must lie in its folder",
-                got=path,
-                do="index the table that it was cloned from",
-            )
-        path = whole[len(location) + 1 :]
-    return path
+    if not _SCHEME.match(encoded):
+        whole = _resolved(path if path.startswith("/") else joined(location, path))
+    elif encoded[:5].lower() == "file:" or not is_url(encoded):
+        whole = absolute(encoded)
+    else:
+        whole = absolute(_resolved(path))
+    if not whole.startswith(f"{location}/"):
+        raise DataFileError(
+            f"files of the Delta table {location} must lie in its folder",
+            got=path,
+            do="index the table that it was cloned from",
+        )
+    return whole[len(location) + 1 :]
+
+
+def _resolved(path: str) -> str:
+    """`path` without the parts `.` and `..`, which are those of a URL in the log: they follow no link."""
+    if "/." not in path:
+        return path
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts)
 
 
 def _deleted_rows(table: DeltaTable, location: str, files: Container[str]) -> Mapping[str, NDArray[np.int64]]:
     """The deleted rows of those of the `files` that have some, by path; the log is not read again."""
     root = f"{table.table_uri.rstrip('/')}/"
     deleted: dict[str, NDArray[np.int64]] = {}
-    with _explained(location, "the deletion vectors"):
+    do = "in an object store deltalake finds none below such a name: rename it" if _is_escaped(root) else None
+    with _explained(location, "the deletion vectors", do):
         for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
             for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
                 path = unquote(uri.removeprefix(root))  # deltalake encodes the path once, though the log may have it so
@@ -273,6 +302,11 @@ def _deleted_rows(table: DeltaTable, location: str, files: Container[str]) -> Ma
                 mask = kept.values.to_numpy(zero_copy_only=False)
                 deleted[path] = np.flatnonzero(~mask)
     return deleted
+
+
+def _is_escaped(uri: str) -> bool:
+    """Whether deltalake 1.6 looks below another URL for deletion vectors, as it escapes an escape, and `~`, again."""
+    return is_url(uri) and not {"%", "~"}.isdisjoint(uri)
 
 
 # --- column mapping ---------------------------------------------------------------------------------------------------
