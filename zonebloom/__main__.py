@@ -1,6 +1,6 @@
 """The command, as `zonebloom` and as `python -m zonebloom`: Ctrl-C is one line and exit status 130 from here on.
 
-An exception would not do while modules are loaded: imports catch it, or a traceback tells of them.
+An exception would not do while modules are loaded: imports catch it, or print a traceback.
 """
 
 import os

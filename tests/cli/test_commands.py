@@ -202,7 +202,7 @@ def test_ctrl_c_ends_with_130_and_says_what_stays(built):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
     assert process.returncode == 130
-    assert err.strip() == "zonebloom: stopped; what was committed stays, and the same command goes on from there"
+    assert err.strip() == "zonebloom: stopped; what was committed stays, and the same command continues from there"
 
 
 SLOW = """

@@ -80,7 +80,7 @@ def test_a_build_that_died_is_unfinished(flat_lake, run, monkeypatch):
         zb.build_index(flat_lake.root, "user_id", commit_every=1)
     monkeypatch.undo()
     assert [column.is_unfinished for column in zb.open_index(flat_lake.root).status().columns] == [True]
-    assert "the build of user_id is unfinished; a refresh goes on" in run("status", flat_lake.root)[1]
+    assert "the build of user_id is unfinished; a refresh continues it" in run("status", flat_lake.root)[1]
     zb.open_index(flat_lake.root).refresh()
     assert zb.open_index(flat_lake.root).status().is_fresh
 

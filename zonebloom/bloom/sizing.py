@@ -32,7 +32,7 @@ ROWS_PER_ZONE: Final = 8192
 FPP: Final = 0.00057
 """Probability for a full zone of distinct values: Lance's default."""
 LEAST_FPP: Final = 1e-12
-"""Takes 418 bytes a value, each tenth of it ten times as many: a block alone tells values apart by 40 bits."""
+"""Takes 418 bytes a value, each tenth of it ten times as many: a block alone distinguishes values by 40 bits."""
 BLOCK_BYTES: Final = 32
 BLOCK_BITS: Final = 256
 MAX_BLOCKS: Final = 1 << 22

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     "--record",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A new .json for the record. With the same one a call that was stopped goes on.",
+    help="A new .json for the record. A stopped call continues if it gets the same file.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, only find the rows.")
 @on_index
 def erase(opened: Index, column: str, values: str, record: Path | None, dry_run: bool) -> None:
     """Erase all rows of some values from the data files.
 
-    This changes PATH. Files are rewritten without the rows, the rest as it was; old files of a Delta or Iceberg table
-    are removed, and its old versions with them. Exit status 1 if rows are left.
+    This changes PATH. Files are rewritten without the rows; other rows do not change. Old files and old versions of a
+    Delta or Iceberg table are removed. Exit status 1 if rows are left.
     """
     from zonebloom.cli.values import read_values  # noqa: PLC0415 - as below
     from zonebloom.erasing.erase import erase_by  # noqa: PLC0415 - as below

@@ -98,7 +98,7 @@ index_option: _Decorator = click.option(
     "--index", metavar="FOLDER", type=PLACE, help="Where the index is, if not beside the data."
 )
 strict_option: _Decorator = click.option(
-    "--strict", is_flag=True, help="Fail where files are new or changed since the last refresh."
+    "--strict", is_flag=True, help="Fail if files are new or changed since the last refresh."
 )
 
 
@@ -112,10 +112,8 @@ overwrite_option: _Decorator = click.option("--overwrite", is_flag=True, help="R
 column_option: _Decorator = click.option("--column", "-c", required=True, help="An indexed column.")
 work_options: _Decorator = together(
     click.option("--workers", type=AT_LEAST_ONE, help="Threads; by default the number of cores."),
-    click.option(
-        "--commit-every", type=AT_LEAST_ONE, default=COMMIT_EVERY, help="Rows after which what is done is committed."
-    ),
-    click.option("--dry-run", is_flag=True, help="Write nothing, only say what."),
+    click.option("--commit-every", type=AT_LEAST_ONE, default=COMMIT_EVERY, help="Rows between two commits."),
+    click.option("--dry-run", is_flag=True, help="Write nothing; print what would be done."),
 )
 """How a build or refresh works."""
 

@@ -140,7 +140,7 @@ class Group(click.Group):
 @click.group(
     cls=Group,
     name="zonebloom",
-    epilog="Exit status: 0; 1 where data or environment are at fault, or a check fails; 2 for a mistake in the call; "
+    epilog="Exit status: 0; 1 if data or environment are at fault, or a check fails; 2 for a mistake in the call; "
     "130 when stopped by Ctrl-C; 141 when the reader of the output leaves.",
     context_settings={"show_default": True, "help_option_names": ["-h", "--help"], "max_content_width": _WIDTH},
 )
@@ -247,7 +247,7 @@ def _told(error: BaseException) -> tuple[str, int]:
 def _left_over() -> str:
     """The sentence about what a stopped command leaves behind."""
     is_writer = any(name in sys.argv[1:] for name in ("build", "refresh", "erase"))
-    return "; what was committed stays, and the same command goes on from there" if is_writer else ""
+    return "; what was committed stays, and the same command continues from there" if is_writer else ""
 
 
 def _fail(message: str) -> None:

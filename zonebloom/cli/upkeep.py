@@ -70,7 +70,7 @@ def report(opened: Index, where: tuple[str, ...], output: Path, overwrite: bool)
 @click.option("--rows-per-zone", type=options.AT_LEAST_ONE, help="With full: rows of a zone from now on.")
 @click.option("--fpp", type=options.PROBABILITY, help="With full: false positive probability of a zone from now on.")
 @click.option("--sizing", type=click.Choice(SIZINGS), help="With full: how large a filter is from now on.")
-@click.option("--check", is_flag=True, help="Read the index whole first, and mend it.")
+@click.option("--check", is_flag=True, help="Read the whole index first, and rebuild damaged parts.")
 @options.work_options
 @options.on_index
 def refresh(
@@ -96,7 +96,7 @@ def refresh(
 
 
 @app.command(examples=("optimize events/",))
-@click.option("--dry-run", is_flag=True, help="Write nothing, only say what there is to merge.")
+@click.option("--dry-run", is_flag=True, help="Write nothing; print what there is to merge.")
 @options.on_index
 def optimize(opened: Index, dry_run: bool) -> None:
     """Merge segments, so that a search reads less.
@@ -151,7 +151,7 @@ def restore(opened: Index, version: int) -> None:
 
 @app.command(examples=("vacuum events/ --dry-run", "vacuum events/ --older-than 12h"))
 @click.option("--older-than", default="7d", help="Time since a version was superseded: 7d, 12h, 30m.")
-@click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing; print what would be removed.")
 @options.index_option
 @options.common_options
 def vacuum(path: str, older_than: str, dry_run: bool, index: str | None) -> None:
@@ -168,13 +168,13 @@ def vacuum(path: str, older_than: str, dry_run: bool, index: str | None) -> None
 
 @app.command(examples=("delete events/", "delete events/ --yes"))
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing; print what would be removed.")
 @options.index_option
 @options.common_options
 def delete(path: str, yes: bool, dry_run: bool, index: str | None) -> None:
     """Remove the index with all its versions; data stays.
 
-    Also what is left of a build that was killed before its first commit.
+    It also removes the files of a build that was killed before its first commit.
     """
     from zonebloom.index.doors import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
 

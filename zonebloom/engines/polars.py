@@ -142,7 +142,7 @@ def _in_128_bits(leaf: pa.DataType) -> pa.DataType:
 def _read_by_polars(query: Query, schema: pl.Schema) -> list[pl.LazyFrame] | None:
     """All rows by Polars' own reader, which decodes several times as fast; None where some are excluded or differ.
 
-    Each file must have the columns of `schema` in its types, but for those of its folders, and no INT96 in nanoseconds:
+    Each file must have the columns of `schema` in its types, except those of its folders, and no INT96 in nanoseconds:
     Polars 2.1 takes 9999-12-31 for the last of them, a day of 2262.
     """
     import polars as pl  # noqa: PLC0415 - an optional dependency

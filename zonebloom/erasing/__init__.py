@@ -6,7 +6,7 @@ module         what lives there
 ``erase``      the door: find, erase, refresh, check, vacuum, record
 ``files``      Parquet files in folders: each is replaced by one without the rows
 ``tables``     Delta and Iceberg: the table's own delete, and the old files
-``journal``    what was done so far, on the disk, so that a killed call goes on
+``journal``    the steps done so far, on the disk, so that a killed call can continue
 ``erasure``    the result, which is the record
 =============  ==================================================================
 

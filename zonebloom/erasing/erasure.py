@@ -47,7 +47,7 @@ class Erasure(Result):
     column: str
     """The column whose values were erased."""
     num_values: int
-    """Distinct values that were asked for."""
+    """Distinct values of the request."""
     values_sha256: str
     """SHA-256 of the distinct values as texts, in order, each followed by a line feed."""
     num_rows_erased: int

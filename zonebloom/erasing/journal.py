@@ -17,7 +17,7 @@ from zonebloom.storage.json_fields import Shape, array, mapping, record, text
 from zonebloom.stores.output_file import written_whole
 
 _SAME = ("dataset", "column", "values_sha256")
-"""What a request must have in common with the one that it goes on with."""
+"""The fields in which a request must equal the one that it continues."""
 _STEPS = array(mapping(lambda content: content))
 _BEGUN: Shape[dict[str, Any]] = record(dict, request=record(dict, **dict.fromkeys(_SAME, text())))
 _ESCAPED = "backslashreplace"

@@ -150,11 +150,11 @@ def _inner(kind: pa.DataType) -> dict[str, pa.DataType]:
 
 
 def _changed(table: DeltaTable, view: View, held: Iterable[str]) -> Iterator[str]:
-    """What deltalake writes otherwise than it read it: values of partitions, and paths of the files that it removes.
+    """Values that deltalake reads and writes differently: of partitions, and paths of the files that it removes.
 
-    Or what it reads otherwise than we do. deltalake 1.6 finds columns by name in mapping mode id, too, and has INT96 in
-    nanoseconds: of the files `held` it would write 9999-12-31 as a day of 1816. It cuts and
-    rounds values that are not of the table's types, and takes fields in maps by their places.
+    Also values that it reads differently from us. deltalake 1.6 finds columns by name in mapping mode id, too, and has
+    INT96 in nanoseconds: of the files `held` it would write 9999-12-31 as a day of 1816. It cuts and rounds values that
+    are not of the table's types, and takes fields in maps by their places.
     """
     names = [field.name for field in view.schema if field not in view.partition_fields]
     for path in held:
@@ -403,7 +403,7 @@ def _nameless(table: Table) -> list[Snapshot]:
 
 
 def _staged(table: Table) -> dict[int, str]:
-    """By snapshot that was written, is to be audited, and is on no branch yet, nor is a copy of it: its `wap.id`."""
+    """For each snapshot that waits for an audit, and of which no branch has a copy: its `wap.id`."""
     from pyiceberg.table.snapshots import ancestors_of  # noqa: PLC0415 - an extra
 
     heads = (table.snapshot_by_id(ref.snapshot_id) for ref in table.metadata.refs.values())

@@ -1,7 +1,7 @@
 """Lance tables: the fragments of one version, read by pylance, without the rows that were deleted.
 
 The files of the data set are Lance's fragments. Path `fragments/0000000017` is the fragment 17, and row offsets are
-Lance's physical ones: deleted rows count. A path stands for the newest version at each call; a `lance.LanceDataset` for
+Lance's physical ones: deleted rows count. A path means the newest version at each call; a `lance.LanceDataset` for
 the version that it has loaded.
 
 Design: docs/design/tables.md#lance

@@ -14,7 +14,7 @@ class cached_property(functools.cached_property[Value]):  # noqa: N801 - it take
     """As that of Python 3.12: two threads may both compute the value.
 
     In Python 3.11 a property has one lock for all objects. A search of one index would wait for a search of another,
-    and a process that is forked meanwhile would wait for ever.
+    and a process that is forked meanwhile would never end.
     """
 
     def __init__(self, function: Callable[[Any], Value]) -> None:

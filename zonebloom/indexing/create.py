@@ -144,7 +144,7 @@ def index_store(
         return open_store(location, storage_options)
     stores = [open_store(place, storage_options) for place in dataset.index_places()]
     if not stores:
-        raise InvalidArgumentError("index must name a folder where the data set is a list or a Dataset", got="None")
+        raise InvalidArgumentError("index must name a folder if the data set is a list or a Dataset", got="None")
     return next((store for store in stores[1:] if list_versions(store)), stores[0])
 
 

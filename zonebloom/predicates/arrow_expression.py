@@ -166,7 +166,7 @@ def _is_in(node: Call) -> Predicate | None:
 
 
 def _is_special(values: pa.Array) -> bool:
-    """Whether ``is_in`` may compare these values otherwise than ``=`` does.
+    """Whether ``is_in`` may compare these values differently from ``=``.
 
     ``is_in`` hashes: NaN matches NaN, and a zero matches only the zero of the same sign. It also casts the values to
     the column's type. A double too large for a float32 becomes infinite, infinity becomes an integer, and a float16

@@ -35,7 +35,7 @@ def matcher_of(predicate: Predicate, schema: pa.Schema) -> Matcher:
 def plain_matcher(predicate: Predicate, schema: pa.Schema) -> Matcher | None:
     """As `matcher_of`, if plain kernels find the rows; else None.
 
-    Leaves other than equalities and IN lists have no kernels, nor have literals that do not convert. Raises nothing.
+    Leaves other than equalities and IN lists, and literals that do not convert, have no kernels. Raises nothing.
     """
     nodes = list(predicate.walk())
     leaves = [node for node in nodes if isinstance(node, (Equals, IsIn))]

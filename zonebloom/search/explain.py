@@ -132,11 +132,11 @@ def explain(query: Query) -> Explanation:
     view, predicate, result = query.view, query.predicate, query.result
     num_covered = len(view.files) - view.num_unknown
     false_zones = _false_zones(view, predicate, result)
-    told = [reason for name in sorted(predicate.columns()) for reason in _saturation(view, name, result)]
+    further = [reason for name in sorted(predicate.columns()) for reason in _saturation(view, name, result)]
     if false_zones is not None:
-        told += _presence(query, false_zones)
+        further += _presence(query, false_zones)
     table = {} if view.declared is None else view.declared.state
-    answer = replace(query.numbered, reasons=(*result.reasons, *told))
+    answer = replace(query.numbered, reasons=(*result.reasons, *further))
     counts = (num_covered, view.num_unknown, view.files.num_changed, view.files.num_deleted)
     return Explanation(as_sql(predicate), answer, *counts, false_zones=false_zones, table=table)
 

@@ -103,8 +103,8 @@ def parquet_blooms(
     column
         The one column to look at; by default all. A leaf of a struct is written `a.b`.
     value
-        A value to look up in `column`. Then the last field, `excluded`, is true where it certainly is not, false where
-        it may be, and null where the filter cannot tell.
+        A value to look up in `column`. Then the last field, `excluded`, is true if the value certainly is not there,
+        false if it may be, and null if the filter cannot say.
 
     Returns
     -------

@@ -52,7 +52,7 @@ class OwnProbe:
         self._hashes: dict[tuple[Any, Any], NDArray[np.uint64] | None] = {}
 
     def is_excluded(self, own: ParquetSbbf) -> bool | None:
-        """Whether no value is in the column chunk, for certain; None if the filter cannot tell of these values.
+        """Whether no value is in the column chunk, for certain; None if the filter cannot say for these values.
 
         Spec: specs/parquet-blooms.md#use
         """
@@ -124,17 +124,17 @@ class OwnSearch:
         true_rows, false_rows = bounds.true_rows & own.true_rows, bounds.false_rows & own.false_rows
         return replace(bounds, true_rows=true_rows, false_rows=false_rows)
 
-    def told(self, reasons: Iterable[Reason]) -> dict[Reason, None]:
+    def detailed(self, reasons: Iterable[Reason]) -> dict[Reason, None]:
         """`reasons`, with the effect of the filters for the files concerned, and why filters could not be used."""
-        reasons_told: dict[Reason, None] = {}
+        all_reasons: dict[Reason, None] = {}
         for reason in reasons:
             groups = self._excluded_groups.get(reason.path or "")
             if groups and reason.code in (ReasonCode.FILE_NOT_INDEXED, ReasonCode.FILE_CHANGED):
                 count = f"{len(groups)} row group{'s' if len(groups) > 1 else ''}"
                 text = reason.message.replace("it is read whole", f"filters of its own exclude values from {count}")
                 reason = replace(reason, message=text)  # noqa: PLW2901 - the same reason with more detail
-            reasons_told[reason] = None
-        return reasons_told | self._problems
+            all_reasons[reason] = None
+        return all_reasons | self._problems
 
     def bounds(self, predicate: Predicate) -> Bounds:
         """The rows where `predicate` can be TRUE, and those where it can be FALSE."""

@@ -41,11 +41,11 @@ class Query:
         bounds, reasons, _ = self._evaluation
         if reasons:
             view.snapshot.warn_of_damage()
-        bounds, told = self._narrowed(bounds, dict.fromkeys((*reasons, *view.reasons)))
+        bounds, all_reasons = self._narrowed(bounds, dict.fromkeys((*reasons, *view.reasons)))
         return SearchResult(
             bounds.kind(view.universe),
             bounds.true_rows,
-            self._located(tuple(told)),
+            self._located(tuple(all_reasons)),
             paths=view.files.paths,
             universe=view.universe,
             zones=view.zones_to_count(self.predicate.columns()),
@@ -60,7 +60,7 @@ class Query:
         from zonebloom.search.parquet_filters import OwnSearch  # noqa: PLC0415 - most lakes have no such files
 
         own = OwnSearch(self.view.own_filters, self.view.universe)
-        return own.narrowed(bounds, self.predicate), own.told(reasons)
+        return own.narrowed(bounds, self.predicate), own.detailed(reasons)
 
     def _located(self, reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
         """The reasons; for a column that folder names have too, the reason says that files may differ from folders."""

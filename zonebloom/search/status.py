@@ -129,7 +129,7 @@ class Status(Result):
         if self.num_gone_zones:
             yield gone_zones(self.num_gone_zones)
         unfinished = (column.name for column in self.columns if column.is_unfinished)
-        yield from (f"the build of {name} is unfinished; a refresh goes on" for name in unfinished)
+        yield from (f"the build of {name} is unfinished; a refresh continues it" for name in unfinished)
         yield from (f"the table has no column {name}: it was renamed or dropped" for name in self.gone_columns)
         yield from (f"damaged: {line}" for line in summed_up(self.damage))
 

@@ -57,7 +57,7 @@ class ZoneTable(bloom.ZoneTable):
     def search(self, predicate: Predicate | str | Any) -> SearchResult:
         """Row ranges that may hold rows for which `predicate` is true; no data set is needed.
 
-        The predicate may name one column, which stands for the column of the table. Rows outside the zones are unknown,
+        The predicate may name one column, which means the column of the table. Rows outside the zones are unknown,
         and are not returned.
 
         Raises

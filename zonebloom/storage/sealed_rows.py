@@ -89,7 +89,7 @@ class SealedRows:
         self._places = places
         self._first_seed = first_seed(entry.path) if version > 1 else 0
         self.damage: tuple[str, ...] = ()
-        """The first damage that `sound` met."""
+        """The first damage that `sound` detected."""
 
     def sound(self, read: Callable[[], _Answer]) -> _Answer | None:
         """The result of `read`; None if a row is damaged, now or before.

@@ -98,7 +98,7 @@ class Snapshot:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of files and folders, all `optional`, since a newer file may have nulls or lack a column."""
+        """The columns of files and folders, all `optional`, since a newer file may have nulls or miss a column."""
         return pa.schema(map(optional, self.manifest.schema))
 
     def column(self, entry: ColumnEntry) -> ColumnReader:

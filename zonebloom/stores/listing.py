@@ -31,9 +31,9 @@ it reads a page."""
 
 
 def listed_in_parts(cuts: Sequence[str], read: Reader) -> dict[str, Fingerprint]:
-    """All keys of a listing that is cut after each of `cuts`, which need not exist, nor be in order.
+    """All keys of a listing that is cut after each of `cuts`, which need not exist or be in order.
 
-    Each part goes on until it meets the first key of a later part. All keys are found, for any order in which the
+    Each part is read until it has the first key of a later part. All keys are found, for any order in which the
     store lists them, if the order is the same in each request: the part that begins last before a key, or at it, has
     the key, as no later part begins between.
     """

@@ -51,7 +51,7 @@ class LocalStore:
     Raises
     ------
     StorageError
-        From every method, where the operating system refuses (no permission, no space); the message names the path.
+        From every method, if the operating system refuses (no permission, no space); the message names the path.
         A missing object is a `FileNotFoundError`, which callers expect and handle.
     """
 
@@ -105,7 +105,7 @@ class LocalStore:
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """As `Store.read_ranges`; the object stays open, so a second call costs a positioned read for each range.
 
-        A disk with a high latency is told of all ranges at once.
+        A disk with a high latency gets all ranges at once.
         """
         with _explained("read", self.absolute(path)):
             file = self._opened(path)
@@ -351,7 +351,7 @@ def _copy_attributes(source: str, target: str) -> None:
 
 
 def _sync(folder: str) -> None:
-    """Make the names in a folder durable, where the system opens folders: Windows does not."""
+    """Make the names in a folder durable, if the system can open folders: Windows cannot."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     number = os.open(folder, os.O_RDONLY)
@@ -432,7 +432,7 @@ def _may_be_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_file(path: str, status: os.stat_result) -> bool:
-    """Whether it is a regular file; a warning if not, since opening a special file may block for ever."""
+    """Whether it is a regular file; a warning if not, since opening a special file may block without end."""
     if not stat.S_ISREG(status.st_mode):
         _skipped(path, kind_of(status))
         return False

@@ -37,7 +37,7 @@ _PARTS_IN_MEMORY = 16
 _HEADS = 64
 """Objects whose metadata is requested in parallel."""
 _MOST_AHEAD = 64
-"""Objects of which ranges are fetched ahead."""
+"""Objects with ranges that were fetched ahead."""
 _GRAIN = 4096
 """Bytes of a mapping are fetched in multiples of this."""
 
@@ -107,7 +107,7 @@ class ObjectStore:
     Raises
     ------
     StorageError
-        From every method, where the store cannot be reached or refuses; the message says what to do. A missing object
+        From every method, if the store cannot be reached or refuses; the message says what to do. A missing object
         is a `FileNotFoundError`, which callers expect and handle.
     """
 

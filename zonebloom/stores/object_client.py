@@ -148,7 +148,7 @@ class ObjectClient:
     Raises
     ------
     StorageError
-        From every method, where the store cannot be reached or refuses; the message says what to do. A missing object
+        From every method, if the store cannot be reached or refuses; the message says what to do. A missing object
         is a `FileNotFoundError`.
     """
 

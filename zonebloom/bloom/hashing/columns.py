@@ -12,7 +12,7 @@ from zonebloom.ground.arrow import compute as pc
 from zonebloom.ground.errors import ColumnNotFoundError, InvalidArgumentError
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-"""What is no text: Arrow can neither name a column by it nor look it up."""
+"""Characters that are not text: Arrow can neither name a column by them nor look them up."""
 
 
 def names_of(columns: Any) -> list[str]:

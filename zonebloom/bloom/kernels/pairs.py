@@ -91,7 +91,7 @@ def pack_pairs(
     pairs
         Room for one pair more than there are rows.
     has_null
-        One item a zone from `first_zone`, set where a row of the zone is null.
+        One item a zone from `first_zone`, set if a row of the zone is null.
     validity
         Arrow's validity bitmap; row 0 is bit `validity_offset`.
 

@@ -134,7 +134,7 @@ def insert_into_zones(
     """Every valid row of a column may be in its zone's filter from now on.
 
     Row i belongs to ``filters[(first_fill + i) // rows_per_zone]``. A filter and its count are cleared when the first
-    row of their zone is met.
+    row of their zone is inserted.
 
     Parameters
     ----------

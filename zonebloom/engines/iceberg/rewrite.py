@@ -317,7 +317,7 @@ def _request(table: Table, removed: list[DataFile], added: list[DataFile]) -> tu
 
 
 def _has_landed(table: Table, snapshot_id: int, request: _Request, files: frozenset[str]) -> bool:
-    """Commit; False if another commit came first, so this commit will never be in the table, nor any of its `files`.
+    """Commit; False if another commit came first: then this commit and its `files` will never be in the table.
 
     Raises
     ------

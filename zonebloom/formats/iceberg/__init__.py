@@ -13,7 +13,7 @@ module            what lives there
 ================  ==============================================================
 ``dataset``       which metadata is read, and when it is read again
 ``snapshot``      the data files of its current version
-``columns``       names by field id, and values that partitions tell
+``columns``       names by field id, and values of partitions
 ``deleted_rows``  position deletes and deletion vectors
 ``files``         data files, read through the FileIO of the table
 ``locations``     locations as paths, and the newest metadata of a folder

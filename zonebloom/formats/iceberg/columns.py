@@ -1,4 +1,4 @@
-"""Columns of files: names by field id, and values that partitions tell."""
+"""Columns of files: names by field id, and values of partitions."""
 
 from __future__ import annotations
 

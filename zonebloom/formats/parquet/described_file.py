@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class DescribedFile:
-    """One opened Parquet file; all that is told of it is of the version that was opened."""
+    """One opened Parquet file; its description is of the version that was opened."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ def leaves_of(field: StoredField) -> Iterator[StoredField]:
 
 
 def _elements(field: StoredField, counter: Iterator[int]) -> Iterator[bytes]:
-    """The schema elements of a column and its fields, without names and without logical types but for their order."""
+    """The schema elements of a column and its fields, without names; of logical types only their order stays."""
     written = thrift.fields_of(field.schema[0])
     kept = {number: value for number, value in written.items() if number <= Element.NUM_CHILDREN}
     kept[Element.NAME] = (thrift.BINARY, b"f%d" % next(counter))

@@ -2,7 +2,7 @@
 
 Row groups that lose no row are copied as bytes. In the others each leaf is read, cut and written alone: with its codec,
 its encoding, its version and checksums of pages, and with statistics, a page index and a bloom filter if it had them.
-The footer stays but for row groups and counts: schema, metadata, the writer's name, orders and unknown fields.
+The footer stays, except row groups and counts: schema, metadata, the writer's name, orders and unknown fields.
 
 pyarrow reads and writes the leaves by a schema without logical types, so that a value is the bytes that it was: INT96,
 NaN, nanoseconds and types that pyarrow does not know. A memory of one column chunk is enough.
@@ -300,7 +300,7 @@ class _Copy:
         return pa.array([category for category in categories if category in used], pa.binary())
 
     def _settings(self, old: _Chunk, leaf: int, *, has_bounds: bool) -> dict[str, Any]:
-        """What tells pyarrow to write a chunk like the old one."""
+        """Options with which pyarrow writes a chunk like the old one."""
         offset = old.number(Meta.DATA_OFFSET)
         (head,) = self._source.read_ranges([(offset, min(_MAX_HEADER_BYTES, sum(old.span) - offset))])
         header, _stop = thrift.read_struct(head)

@@ -52,8 +52,8 @@ def _headlines(content: Content) -> Iterator[str]:
     for number, search in enumerate(content.searches):
         kept, total = search.result.kept, search.result.total
         skipped = f"{percent(total.rows - kept.rows, total.rows)} of {counted(total.rows, 'row')} need not be read"
-        told = skipped if search.result.row_ranges else search.result.headline
-        said = f"{escape(told)}<br><code>{escape(_shortened(search.predicate))}</code>"
+        headline = skipped if search.result.row_ranges else search.result.headline
+        said = f"{escape(headline)}<br><code>{escape(_shortened(search.predicate))}</code>"
         yield f"<p class='headline' data-condition='{number}'>{said}</p>"
 
 

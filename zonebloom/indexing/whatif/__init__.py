@@ -1,4 +1,4 @@
-"""`whatif`: what an index would cost and save, told from an index of a sample.
+"""`whatif`: what an index would cost and save, by an index of a sample.
 
 `sample` reads some zones, `trial` builds them in each way, `model` scales that to the data set, `forecast` says it.
 """

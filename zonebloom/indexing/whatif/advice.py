@@ -35,7 +35,7 @@ class Advice(Result):
     sizing: Sizing | None
     """How large a filter is; None for a locator."""
     fpp: float | None
-    """As asked for, of filters; None for a locator."""
+    """As requested, of filters; None for a locator."""
     rows_per_zone: int
     """As the column has."""
     index_bytes: int

@@ -42,7 +42,7 @@ class Option(Result):
     """What one way to build the column would give; zones kept are means, of all zones of the data set."""
 
     kind: Literal["bloom", "locator"]
-    """What a build is told as its kind."""
+    """The `kind` of such a build."""
     sizing: Sizing | None
     """How large a filter is; None for a locator."""
     fpp: float | None
@@ -92,9 +92,9 @@ class Forecast(Result):
     zones_per_key: float = 0.0
     """Mean number of zones that really hold the key of a random row."""
     range_overlap: float | None = None
-    """Share of the other row groups whose statistics cannot rule out a value; None where it cannot be told."""
+    """Share of the other row groups whose statistics cannot rule out a value; None if unknown."""
     options: tuple[Option, ...] = ()
-    """One for each sizing of filters, and one for a locator; none where the verdict rules them out."""
+    """One for each sizing of filters, and one for a locator; none if the verdict excludes them."""
 
     @property
     def recommended(self) -> Option | None:

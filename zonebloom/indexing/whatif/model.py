@@ -155,8 +155,8 @@ def _option(forecast: Forecast, sample: Sample, trial: Trial, fpp: float) -> Opt
 def _zones_of_a_key(sample: Sample, num_zones: int) -> tuple[float, NDArray[np.float64]]:
     """Mean number of zones that hold the key of a random row; and the share of sampled zones for each zone's each key.
 
-    A key of a sampled zone is looked for in the other zones of its place, which stand for the row group around it, and
-    in the zones of other places, which stand for the rest of the data set.
+    A key of a sampled zone is looked for in the other zones of its place, which represent the row group around it, and
+    in the zones of other places, which represent the rest of the data set.
 
     Design: docs/design/whatif.md#zones_of_a_key
     """

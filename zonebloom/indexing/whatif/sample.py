@@ -168,7 +168,7 @@ class Sample:
         self.range_overlap: float | None = None
         """Share of the other row groups whose bounds enclose a value: 0 in a sorted column, 1 in a random one.
 
-        Without statistics it is of zones. None if it cannot be told.
+        Without statistics it is of zones. None if unknown.
         """
         self.ranges: str = "zones"
         """What `range_overlap` compares: `row groups` or `zones`."""
@@ -254,7 +254,7 @@ class Sample:
 
 
 def _comparable(values: pa.ChunkedArray) -> pa.Array | None:
-    """The values that are not null as one array that Arrow can order; None where it cannot order the type."""
+    """The values that are not null as one array that Arrow can order; None if it cannot order the type."""
     stored = unwrapped(values.type)
     if pa.types.is_string_view(stored):
         stored = pa.string()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ROUND_PAGES = 4096
 """Pages of all segments that are merged together: 32 MiB in memory, and twice as much again for what is merged."""
 _CHUNK_PAGES = 64
-"""Pages of one segment in a round, where the segments are many: a read of fewer costs more than it copies."""
+"""Pages of one segment in a round, if there are many segments: a read of fewer costs more than it copies."""
 _MOST_ROUND_PAGES = 1 << 15
 """Pages of a round at most, of however many segments: 256 MiB in memory, and twice as much again."""
 _READERS, _REMOTE_READERS = 2, 8

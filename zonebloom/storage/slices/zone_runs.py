@@ -30,7 +30,7 @@ RUN_SCHEMA = pa.schema(
 
 
 def runs_of(positions: ZonePositions) -> pa.RecordBatch:
-    """Zone runs: one row for consecutive zones of a fragment that have one length but for the last.
+    """Zone runs: one row for consecutive zones of a fragment that have one length, except the last.
 
     Spec: specs/slices.md#zone-runs
     """

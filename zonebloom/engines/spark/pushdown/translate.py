@@ -77,7 +77,7 @@ class Condition:
 
     @property
     def columns(self) -> frozenset[str] | None:
-        """Names of columns, or of leaves of structs, that the condition reads; None if only Spark can tell."""
+        """Names of columns, or of leaves of structs, that the condition reads; None if only Spark knows them."""
         if any(isinstance(node, Piece) for node in self.predicate.walk()):
             return None
         return frozenset(self.predicate.columns())
@@ -279,7 +279,7 @@ def _is_resolved(frame: Callable[[], DataFrame]) -> bool:
 def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
     """A join of `template` with an empty frame on `condition`. Spark refuses a condition that is not deterministic.
 
-    `input_file_name()`, `monotonically_increasing_id()` and `rand()` are not deterministic, nor are their callers.
+    `input_file_name()`, `monotonically_increasing_id()` and `rand()` and their callers are not deterministic.
     """
     column = functions.expr(condition) if isinstance(condition, str) else condition
     return template.join(template.sparkSession.range(0).select(), column)
