@@ -252,6 +252,14 @@ def test_a_file_that_cannot_be_read_is_passed_over(tmp_path):
     assert zb.whatif(lake, "key").num_files == 2
 
 
+def test_a_file_without_the_column_holds_nulls(tmp_path):
+    lake = write(tmp_path / "lake", lambda number: pa.array(np.arange(1000) * 31 + number), 3)
+    pq.write_table(pa.table({"other": range(1000)}), lake / "0.parquet")
+    forecast = zb.whatif(lake, "key")
+    assert forecast.num_files == 3
+    assert forecast.range_overlap > 0.9
+
+
 def test_mistakes_are_the_callers(lake):
     for arguments, options, told in (
         (["kee"], {}, r"no column kee in .*; did you mean key"),

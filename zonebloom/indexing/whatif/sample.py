@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from zonebloom.bloom import hashing
 from zonebloom.formats import DatasetSnapshot
-from zonebloom.formats.parquet.file import DataFile
+from zonebloom.formats.parquet.file import DataFile, has_column
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.ground.arrow import unwrapped
 from zonebloom.ground.errors import DataFileError
@@ -210,7 +210,8 @@ class Sample:
             self.read_seconds += time.perf_counter() - started
             if place.fragment.path not in self.files:
                 self.files.add(place.fragment.path)
-                self._group_ranges += file.column_ranges(self.column) if isinstance(file, DataFile) else [None]
+                if has_column(file.schema, self.column):
+                    self._group_ranges += file.column_ranges(self.column) if isinstance(file, DataFile) else [None]
         return arrays
 
     def _add_zone(self, place: int, values: pa.ChunkedArray) -> None:
