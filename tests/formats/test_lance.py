@@ -125,7 +125,7 @@ def test_values_that_lance_replaces_in_place_are_found(root):
 
 
 def test_columns_with_odd_names_and_fields_of_structs(tmp_path):
-    names = ["user id", "select", "Größe", "a-b", "Mixed", "mixed"]
+    names = ["user id", "select", "Größe", "a-b", "Mixed", "mixed", "*"]
     inner = pa.array([None if i == 3 else {"x": i, "odd name": {"y": str(i)}} for i in range(50)])
     table = pa.table({**{name: pa.array([f"{name}{i}" for i in range(50)]) for name in names}, "s": inner})
     root = tmp_path / "odd.lance"

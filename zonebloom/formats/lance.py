@@ -364,7 +364,7 @@ class LanceFile:
             )
 
     def _physical(self, names: list[str], start: int, num_rows: int) -> Any:
-        options = {"columns": names, "offset": start, "limit": num_rows, "batch_size": _BATCH_ROWS, **_BLOBS}
+        options = _scan_options(names, start, num_rows)
         if self._path not in self._snapshot.with_deletions:
             return self._fragment.scanner(**options)
         return self._snapshot.table.scanner(
@@ -404,15 +404,21 @@ class LanceFile:
         return rows.select(names)
 
     def _live(self, names: list[str], start: np.int64, stop: np.int64) -> pa.Table:
-        options = {"offset": int(start), "limit": int(stop - start), "batch_size": _BATCH_ROWS, **_BLOBS}
-        return self._fragment.scanner(columns=names, **options).to_table()
+        return self._fragment.scanner(**_scan_options(names, int(start), int(stop - start))).to_table().select(names)
 
     def _readable(self, column: str) -> str:
         """The name by which pylance reads `column`: the leaf itself, or the whole column around it."""
-        if _PLAIN_PATH.fullmatch(column) or self.schema.get_field_index(column) >= 0:
+        is_alone = _PLAIN_PATH.fullmatch(column) and self.schema.get_field_index("*") < 0
+        if is_alone or self.schema.get_field_index(column) >= 0:
             return column
         path: tuple[str, ...] = tuple(hashing.column_path(self.schema, column))
         return path[0]
+
+
+def _scan_options(names: list[str], start: int, num_rows: int) -> dict[str, Any]:
+    """Options of a scan that gives top-level columns and leaves; all columns if one is named *, which means all."""
+    columns = None if "*" in names else names
+    return {"columns": columns, "offset": start, "limit": num_rows, "batch_size": _BATCH_ROWS, **_BLOBS}
 
 
 def _without_columns(num_rows: int) -> pa.RecordBatch:
