@@ -126,17 +126,17 @@ def test_values_that_lance_replaces_in_place_are_found(root):
 
 def test_columns_with_odd_names_and_fields_of_structs(tmp_path):
     names = ["user id", "select", "Größe", "a-b", "Mixed", "mixed", "*"]
-    inner = pa.array([None if i == 3 else {"x": i, "odd name": {"y": str(i)}} for i in range(50)])
+    inner = pa.array([None if i == 3 else {"x": i, "odd name": {"y": str(i)}, "a.b": -i} for i in range(50)])
     table = pa.table({**{name: pa.array([f"{name}{i}" for i in range(50)]) for name in names}, "s": inner})
     root = tmp_path / "odd.lance"
     write(root, table)
-    columns = [*names, "s.x", "s.odd name.y"]
+    columns = [*names, "s.x", "s.odd name.y", "s.a.b"]
     index = zb.build_index(root, columns, rows_per_zone=8)
     for name in names:
         result = index.search(zb.col(name) == f"{name}42")
         assert result.num_zones_kept == 1
-        assert index.to_table(zb.col(name) == f"{name}42")["s"].to_pylist() == [{"x": 42, "odd name": {"y": "42"}}]
-    assert index.search("s.x = 41").num_zones_kept == 1
+        assert index.to_table(zb.col(name) == f"{name}42")["s"].to_pylist() == [inner[42].as_py()]
+    assert index.search("s.x = 41").num_zones_kept == index.search("s.a.b = -41").num_zones_kept == 1
     assert index.to_table(zb.col("s.odd name.y") == "41").num_rows == 1
     assert index.to_table("s.x IS NULL").num_rows == 1
     assert index.verify(sample=1).is_sound

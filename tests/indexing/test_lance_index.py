@@ -462,6 +462,20 @@ def test_nulls_of_each_type_are_audited(tmp_path, version):
     assert len(audit.indexes) == len(columns)
 
 
+def test_fields_of_structs_are_audited_and_adopted_by_their_names(tmp_path):
+    inner = [{"x": None if number % 5 == 0 else number, "a.b": number % 7 or None} for number in range(60)]
+    table = lance.write_dataset(pa.table({"s": inner}), str(tmp_path / "t"))
+    for name in ("s.x", "s.`a.b`"):
+        table.create_scalar_index(name, IndexConfig("bloomfilter", {"number_of_items": 8}))
+    audit = audit_lance(tmp_path / "t")
+    assert audit.is_sound
+    assert {index.column for index in audit.indexes} == {"s.x", "s.a.b"}
+    index = build(tmp_path / "t", "s.a.b", adopt="lance")
+    theirs = LanceFileReader(str(index_files(tmp_path / "t")[-1])).read_all().to_table()
+    assert len(index.zone_table("s.a.b")) == len(theirs)
+    assert index.verify(sample=1).is_sound
+
+
 def test_an_audit_of_a_part_reads_that_part_and_one_of_nothing_says_so(root, flat_lake):
     assert audit_lance(root).indexes == ()
     lances_own(root)

@@ -52,8 +52,8 @@ _BLOBS: dict[str, Any] = {"blob_handling": "all_binary"}
 """Options of a scan that gives blobs as bytes, in each format; by default it gives their places."""
 _MUTABLE = ("deletion_file", "row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
 """Fields of a fragment's metadata that may change while its rows keep their addresses."""
-_PLAIN_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-"""Columns and leaves that Lance finds by their bare names."""
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+"""Names of fields that Lance finds in a path with dots."""
 _WAITS, _WAIT_S = 2000, 0.01
 """Attempts to copy a `LanceDataset`, and seconds between them."""
 _SETTLED_NS = 2_000_000_000
@@ -408,11 +408,9 @@ class LanceFile:
 
     def _readable(self, column: str) -> str:
         """The name by which pylance reads `column`: the leaf itself, or the whole column around it."""
-        is_alone = _PLAIN_PATH.fullmatch(column) and self.schema.get_field_index("*") < 0
-        if is_alone or self.schema.get_field_index(column) >= 0:
-            return column
-        path: tuple[str, ...] = tuple(hashing.column_path(self.schema, column))
-        return path[0]
+        path = hashing.column_path(self.schema, column)
+        is_alone = all(map(_PLAIN_NAME.fullmatch, path)) and self.schema.get_field_index("*") < 0
+        return column if is_alone else path[0]
 
 
 def _scan_options(names: list[str], start: int, num_rows: int) -> dict[str, Any]:

@@ -64,12 +64,19 @@ def lance_indexes(snapshot: LanceSnapshot, column: str | None = None) -> list[La
     with explained(snapshot.location, "the indexes of "):
         described = list(snapshot.table.describe_indices())
         fragments = [fragment.metadata for fragment in snapshot.table.get_fragments()]
+        names = {field_id: name for name, field_id in snapshot.declared.column_ids.items()}
         roots = {None: snapshot.location} | {key: base.path for key, base in snapshot.table.base_paths().items()}
     indexes = [
-        LanceIndex(each.name, tuple(each.field_names), *_kind_and_segments(each, numbers, roots, fragments))
+        LanceIndex(each.name, _columns(each, names), *_kind_and_segments(each, numbers, roots, fragments))
         for each in described
     ]
     return [index for index in indexes if column is None or column in index.columns]
+
+
+def _columns(described: Any, names: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of an index, by their ids; a column that the table has no more as Lance writes it."""
+    pairs = zip(described.fields, described.field_names, strict=True)
+    return tuple(names.get(str(field_id), name) for field_id, name in pairs)
 
 
 def _kind_and_segments(

@@ -252,7 +252,8 @@ def _lost_nulls(snapshot: LanceSnapshot, column: str, nulls: Mapping[int, list[i
         return []
     with explained(snapshot.location, "the nulls of "):
         # as SQL: Lance accepts no unsigned integers and no large texts in an Expression
-        options: dict[str, Any] = {"columns": [], "fragments": fragments, "filter": f"`{column}` IS NULL"}
+        path = ".".join(f"`{name}`" for name in hashing.column_path(snapshot.declared.schema, column))
+        options: dict[str, Any] = {"columns": [], "fragments": fragments, "filter": f"{path} IS NULL"}
         is_by_id = snapshot.table.data_storage_version == _LEGACY and not snapshot.table.has_stable_row_ids
         scanner = snapshot.table.scanner(**options, with_row_id=is_by_id, with_row_address=not is_by_id)
         null_addresses = set(scanner.to_table()["_rowid" if is_by_id else "_rowaddr"].to_pylist())
