@@ -40,14 +40,14 @@ def browser_program() -> str | None:
 class Browser:
     """A browser of its own profile; closed at the end of the block."""
 
-    def __init__(self, width: int = 1200, height: int = 900) -> None:
+    def __init__(self) -> None:
         program = browser_program()
         if program is None:
             pytest.fail(MISSING, pytrace=False)
         self._profile = tempfile.TemporaryDirectory(prefix="zonebloom-browser-", ignore_cleanup_errors=True)
         out_of, self._send = os.pipe()
         self._receive, into = os.pipe()
-        options = f"--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size={width},{height}"
+        options = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=1200,900"
         options += f" --remote-debugging-pipe --no-first-run --user-data-dir={self._profile.name} about:blank"
         self._process = subprocess.Popen(
             ["bash", "-c", f"exec {program} {options} 3<&{out_of} 4>&{into}"],  # the protocol's two descriptors

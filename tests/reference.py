@@ -1,7 +1,7 @@
 """The specs' pseudo-code in plain Python integers: slow, obvious, and what every kernel is compared with.
 
-Nothing here imports zonebloom. Filters are lists of blocks, blocks are lists of 8 ints, hashes are ints. Of hashes the
-reference is the xxhash package.
+Nothing here imports zonebloom. Filters are lists of blocks, blocks are lists of 8 ints, hashes are ints. The xxhash
+package is the reference of hashes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+import xxhash
+
 M32 = (1 << 32) - 1
 
 SALT = [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31]
 
 Filter = list[list[int]]
+
+
+def hashes_of(inputs: Iterable[bytes]) -> list[int]:
+    return [xxhash.xxh64_intdigest(value) for value in inputs]
 
 
 # --- specs/sbbf.md ----------------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-import xxhash
 from hypothesis import given, strategies as st
 
+from tests.reference import hashes_of
 from zonebloom.bloom import hashing
 from zonebloom.bloom.hashing import values as hashes_of_arrays
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
@@ -79,10 +79,6 @@ REFUSED = [
     *(pa.dense_union([pa.field("x", pa.int8())]), pa.sparse_union([pa.field("x", pa.int8())]), pa.binary(0)),
     *(pa.bool8(), pa.dictionary(pa.int8(), pa.list_(pa.int8())), pa.fixed_shape_tensor(pa.int8(), (2,))),
 ]
-
-
-def hashes_of(inputs):
-    return [xxhash.xxh64_intdigest(value) for value in inputs]
 
 
 def make(values, column_type):

@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import xxhash
 from hypothesis import given, strategies as st
 
 from tests import reference
@@ -47,7 +46,7 @@ def column(layout, num_rows):
         width = int(layout[5:])
         data = RANDOM.integers(0, 256, num_rows * width, dtype=np.uint8)
         keys = [data[i * width : (i + 1) * width].tobytes() for i in range(num_rows)]
-        return lambda start, stop: (data[start * width : stop * width], width), hashes_of(keys)
+        return lambda start, stop: (data[start * width : stop * width], width), reference.hashes_of(keys)
     if layout == "dictionary":
         hashes, indexes = random_hashes(30), RANDOM.integers(0, 30, num_rows).astype(np.uint32)
         return lambda start, stop: (hashes, indexes[start:stop]), hashes[indexes].tolist()
@@ -56,11 +55,7 @@ def column(layout, num_rows):
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)
     data = RANDOM.integers(0, 256, offsets[-1], dtype=np.uint8)
     keys = [data[offsets[i] : offsets[i + 1]].tobytes() for i in range(num_rows)]
-    return lambda start, stop: (data, offsets[start : stop + 1]), hashes_of(keys)
-
-
-def hashes_of(keys):
-    return [xxhash.xxh64_intdigest(key) for key in keys]
+    return lambda start, stop: (data, offsets[start : stop + 1]), reference.hashes_of(keys)
 
 
 def kernel_of(layout):

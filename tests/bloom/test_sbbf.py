@@ -10,15 +10,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests import reference
+from tests.bloom.test_kernels_sbbf import random_hashes
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.split_block import bits_in_word, bits_of_hash, block_index, block_indexes, masks
 from zonebloom.errors import InvalidArgumentError
-
-RANDOM = np.random.default_rng(20260803)
-
-
-def random_hashes(count):
-    return RANDOM.integers(0, 1 << 64, count, dtype=np.uint64)
 
 
 def filled(num_blocks, hashes):

@@ -36,9 +36,9 @@ def indexed(folder, *files) -> Path:
     return root
 
 
-def chosen(lake, count=5) -> list[str]:
+def chosen(lake) -> list[str]:
     """Ids of users in several files."""
-    return lake.table["user_id"].to_pylist()[:: lake.table.num_rows // count]
+    return lake.table["user_id"].to_pylist()[:: lake.table.num_rows // 5]
 
 
 def without(lake, gone) -> pa.Table:

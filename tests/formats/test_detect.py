@@ -30,10 +30,10 @@ from zonebloom.errors import DataFileError, InvalidArgumentError
 NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-def write_hive(root: Path, folders: list[str], rows: int = 3) -> None:
+def write_hive(root: Path, folders: list[str]) -> None:
     for number, folder in enumerate(folders):
         (root / folder).mkdir(parents=True, exist_ok=True)
-        table = pa.table({"id": range(number * rows, number * rows + rows)})
+        table = pa.table({"id": range(number * 3, number * 3 + 3)})
         pq.write_table(table, root / folder / f"part-{number}.parquet")
 
 

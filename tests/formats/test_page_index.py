@@ -16,18 +16,11 @@ import pytest
 
 from tests.conftest import flip
 from tests.depth import at_depth, some
-from tests.formats.page_costs import every_page_pays
-from tests.formats.test_pages import opened
+from tests.formats.test_pages import opened, small_pages_pay  # noqa: F401 - a fixture of each test
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.stores.local_file import LocalFile
-
-
-@pytest.fixture(autouse=True)
-def small_pages_pay(monkeypatch):
-    every_page_pays(monkeypatch.setattr)
-
 
 NUM_ROWS = 800
 PLAIN = {"use_dictionary": False, "compression": "none"}

@@ -23,8 +23,8 @@ from zonebloom.storage.locator.reader import LocatorSegment
 ROWS_PER_ZONE = 10
 
 
-def keys_of(seed: int, count: int = 95, distinct: int = 1 << 40) -> list[int]:
-    return np.random.default_rng(seed).integers(0, distinct, count).tolist()
+def keys_of(seed: int) -> list[int]:
+    return np.random.default_rng(seed).integers(0, 1 << 40, 95).tolist()
 
 
 @pytest.fixture

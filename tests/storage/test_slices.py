@@ -49,10 +49,9 @@ def positions_of(num_zones: int, zones_per_fragment: int = 5, seed: int = 0) -> 
     return ZonePositions(fragment_ids, numbers * np.uint64(10), np.full(num_zones, 10, np.uint64), has_null)
 
 
-def write_slices(root: Path, filters: np.ndarray, positions: ZonePositions | None = None) -> SegmentEntry:
+def write_slices(root: Path, filters: np.ndarray) -> SegmentEntry:
     num_zones, num_blocks, _ = filters.shape
-    positions = positions_of(num_zones) if positions is None else positions
-    with SliceSegmentWriter(LocalStore(root), "key", SCHEMA, num_blocks, positions) as writer:
+    with SliceSegmentWriter(LocalStore(root), "key", SCHEMA, num_blocks, positions_of(num_zones)) as writer:
         for first, stop in writer.layout.bodies():
             rows = np.zeros(((stop - first) * 256, writer.layout.stride), np.uint8)
             if num_zones:

@@ -54,7 +54,6 @@ def register(
 
     Design: docs/design/engines.md#datafusion
     """
-    index = opened(source, storage_options)
-    dataset = index.dataset()
+    dataset = opened(source, storage_options).dataset()
     context.register_dataset(name, dataset)
     return dataset

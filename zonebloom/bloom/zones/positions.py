@@ -49,15 +49,11 @@ class ZonePositions:
             [cls(*(to_numpy(batch.column(i), dtype) for i, dtype in enumerate(dtypes))) for batch in batches]
         )
 
-    def to_arrays(self) -> list[pa.Array]:
-        """The first four columns of a zone table."""
-        numbers = (self.fragment_ids, self.zone_starts, self.zone_lengths)
-        return [*(from_numpy(column, pa.uint64()) for column in numbers), pa.array(self.has_null)]
-
     def to_batch(self, offsets: NDArray[np.int32], bitsets: NDArray[Any], schema: pa.Schema) -> pa.RecordBatch:
         """A record batch of a zone table: zone i has the bytes `[offsets[i], offsets[i + 1])` of `bitsets`."""
+        numbers = (from_numpy(column, pa.uint64()) for column in self.columns()[:3])
         data = pa.Array.from_buffers(pa.binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(bitsets)])
-        return pa.RecordBatch.from_arrays([*self.to_arrays(), data], schema=schema)
+        return pa.RecordBatch.from_arrays([*numbers, pa.array(self.has_null), data], schema=schema)
 
     def columns(self) -> tuple[NDArray[Any], ...]:
         """The four arrays."""
