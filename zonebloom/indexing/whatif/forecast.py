@@ -46,7 +46,7 @@ class Option(Result):
     sizing: Sizing | None
     """How large a filter is; None for a locator."""
     fpp: float | None
-    """Asked for, of filters; None for a locator."""
+    """Requested, of filters; None for a locator."""
     index_bytes: int
     """Bytes on disk: those of the sampled zones, times the zones of the data set for each of these."""
     real_fpp: float
