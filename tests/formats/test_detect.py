@@ -299,13 +299,13 @@ def test_files_of_a_table_are_refused_as_a_folder_in_it_is(tmp_path):
     assert zb.parquet_blooms(files).num_rows == 0
 
 
-@pytest.mark.parametrize("path", ["", "a\0b", b"lake", 5], ids=repr)
+@pytest.mark.parametrize("path", ["", "a\0b", "a\ud800", b"lake", 5], ids=repr)
 def test_what_is_no_path_is_refused(tmp_path, monkeypatch, path):
     """An empty path is not the folder in which a program happens to run."""
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"c": [1]}), "a.parquet")
     for take in (lambda: zb.build_index("a.parquet", "c", index=path), lambda: zb.open_index(path)):
-        with pytest.raises(InvalidArgumentError, match="a path must be a text without NUL, and not empty, got"):
+        with pytest.raises(InvalidArgumentError, match=r"a path must be a text without NUL .* not empty, got"):
             take()
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 

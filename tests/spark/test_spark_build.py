@@ -24,6 +24,7 @@ from zonebloom.engines.spark.executors import is_connect, perform, pickled
 from zonebloom.engines.spark.runner import SparkRunner
 from zonebloom.errors import (
     ColumnNotFoundError,
+    DataFileError,
     IndexExistsError,
     IndexNotFoundError,
     InvalidArgumentError,
@@ -289,6 +290,16 @@ def test_a_frame_that_is_no_plain_scan_is_refused(any_spark, flat_lake):
         for call in calls if number == 0 else {calls[number % len(calls)], zb.read}:
             with pytest.raises(InvalidArgumentError, match="plain scan of files, got one that"):
                 call(frame)
+
+
+def test_a_frame_whose_files_are_gone_is_to_be_listed_anew(any_spark, tmp_path):
+    any_spark.range(3).write.parquet(str(tmp_path / "numbers"))
+    frame = any_spark.read.parquet(str(tmp_path / "numbers"))
+    assert frame.count() == 3
+    for path in (tmp_path / "numbers").glob("*.parquet"):
+        path.rename(path.with_stem("renamed"))
+    with pytest.raises(DataFileError, match=r"must scan files that are there, got .*, which is none; .*refreshTable"):
+        ZoneBloom(any_spark).create_index(frame, "id")
 
 
 # --- the life of an index ---------------------------------------------------------------------------------------------

@@ -855,6 +855,8 @@ def test_what_is_no_condition_is_refused_as_spark_refuses_it(any_spark, small_la
         for call in calls:
             with pytest.raises(TypeError, match="a condition must be SQL text, a Column, or a predicate"):
                 call(given)
+    with pytest.raises(PredicateError, match="a condition must be in UTF-8"):
+        lake.where("key = '\ud800'")
 
 
 def test_a_lake_has_the_methods_of_a_frame(any_spark, small_lake, capsys):
@@ -875,6 +877,7 @@ def test_a_lake_has_the_methods_of_a_frame(any_spark, small_lake, capsys):
     ("source", "message"),
     [
         ("no_such_table", "must be a table of Spark's catalog, a path, .* got no_such_table; see spark.catalog"),
+        ("\ud800", "a path must be a text without NUL and half surrogate pairs, and not empty, got"),
         ("default.no_such_table", "must be a table of Spark's catalog, a path, .* got default.no_such_table"),
         ("/lake/day=*", r"must name one folder or file, not a pattern, got /lake/day=\*; pass the folder above"),
         (["/tmp"], "each path of a list must be a file, got /tmp, which is none; pass a folder by itself"),

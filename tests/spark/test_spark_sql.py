@@ -283,7 +283,8 @@ def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp
 def test_lakes_are_fields_of_a_query(any_spark, root):
     zb = ZoneBloom(any_spark)
     lake = zb.read(str(root))
-    [row] = zb.sql("SELECT e.r FROM {events} e WHERE e.u = '0-7'", events=lake).collect()
+    text = "SELECT e.r FROM {events} e, {values} v WHERE e.u = '0-7' AND v.id = {number}"
+    [row] = zb.sql(text, events=lake, values=range(2), number=1).collect()  # Spark writes values into the text
     assert row.r == 7
     any_spark.createDataFrame([("0-7", 1), ("1-9", 2)], "u string, k int").createOrReplaceTempView("users")
     for text in (
@@ -305,8 +306,9 @@ def test_what_is_no_query_runs_as_it_is(any_spark, tables):
     assert any_spark.table("made").count() == 1
     with pytest.raises(PySparkException, match="nowhere"):
         zb.sql("SELECT * FROM nowhere").collect()
-    with pytest.raises(InvalidArgumentError, match="text must be SQL, got None"):
-        zb.sql(None)
+    for text in (None, "SELECT '\ud800'"):
+        with pytest.raises(InvalidArgumentError, match="text must be SQL, in UTF-8, got"):
+            zb.sql(text)
 
 
 def test_a_frame_whose_plan_is_shown_in_part_is_no_plain_scan(spark, root, tmp_path):

@@ -20,6 +20,8 @@ StorageOptions = Mapping[str, str]
 """A user's options of stores: names and values, all texts."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://")
+_IN_NO_NAME = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
+"""What no file's name has. Half a surrogate pair of the rest is a byte that is no UTF-8."""
 _PROVIDERS = {
     **dict.fromkeys(("s3", "s3a", "s3n"), "s3"),
     **dict.fromkeys(("gs", "gcs"), "gcs"),
@@ -125,8 +127,9 @@ def absolute(path: str | os.PathLike[str]) -> str:
         No file can have such a path.
     """
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise InvalidArgumentError("a path must be a text without NUL, and not empty", got=f"{text!r:.80}")
+    if not isinstance(text, str) or not text or _IN_NO_NAME.search(text):
+        must = "a path must be a text without NUL and half surrogate pairs, and not empty"
+        raise InvalidArgumentError(must, got=f"{text!r:.80}")
     if text[:5].lower() == "file:":
         text = _path_of_file_url(text)
     elif is_url(text):

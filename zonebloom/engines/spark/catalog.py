@@ -23,13 +23,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from zonebloom.engines.spark.pushdown.implied import explained, logical_plans
-from zonebloom.engines.spark.pushdown.names import resolves
+from zonebloom.engines.spark.pushdown.names import is_sent, resolves
 from zonebloom.engines.spark.versions import logger_of_errors
 from zonebloom.formats import Dataset, ParquetDataset, open_dataset
 from zonebloom.formats.detect import has_log_at
 from zonebloom.formats.lance import LanceDataset
 from zonebloom.formats.table_folders import table_kind
-from zonebloom.ground.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloomError
+from zonebloom.ground.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
 from zonebloom.stores.open import open_store
@@ -92,7 +92,7 @@ class Catalog:
         if not isinstance(given, str) or "/" in given or os.path.exists(given):  # noqa: PTH110 - never raises
             return given
         with contextlib.suppress(PySparkException):  # a text that is not a name
-            if self.spark.catalog.tableExists(given):
+            if is_sent(given) and self.spark.catalog.tableExists(given):
                 return self.spark.table(given)
         return given
 
@@ -120,17 +120,33 @@ class Catalog:
         table = _table_around(folder, self.storage_options)
         if table is None and folder == "/":  # no data set is the whole disk
             return files
+        others = set(files)
         with contextlib.suppress(ZoneBloomError):
             data_set = open_dataset(table or folder, self.storage_options).pin()
-            if {data_set.absolute(path) for path in data_set.list()} == set(files):
+            listed = {data_set.absolute(path) for path in data_set.list()}
+            if listed == others:
                 return table or folder
+            others -= listed
         if table is None:
+            self._check_are_there(sorted(others))
             return files
         raise InvalidArgumentError(
             "a DataFrame of a table must scan the files that the table has now",
             got=f"other files of {table}",
             do="pass the path, or the DeltaTable or the pyiceberg Table itself",
         )
+
+    def _check_are_there(self, files: list[str]) -> None:
+        """Explain that Spark listed files earlier that are removed now."""
+        try:
+            if files:
+                open_dataset(files, self.storage_options)
+        except DataFileError as error:
+            raise DataFileError(
+                "a DataFrame to index must scan files that are there",
+                got=error.got,
+                do="spark.catalog.refreshTable(name), or spark.catalog.refreshByPath(path), lets Spark list them anew",
+            ) from error
 
     def open(self, given: Any, index: Place = None, version: int | None = None) -> Index:
         """The index of `given`, a path, name, frame or table; or the one at `index`, with `given` as its data set.

@@ -28,6 +28,7 @@ from sqlglot.errors import SqlglotError
 from zonebloom.engines.spark.catalog import Catalog
 from zonebloom.engines.spark.pushdown.columns import column_of
 from zonebloom.engines.spark.pushdown.implied import opaque, optimized_plan, parts_of, plans
+from zonebloom.engines.spark.pushdown.names import is_sent
 from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
 from zonebloom.engines.spark.scan.lake import Lake
 from zonebloom.engines.spark.scan.read import lake_of
@@ -74,8 +75,8 @@ def pruned_sql(catalog: Catalog, text: str, args: Any = None, **lakes: Lake | Da
 
     Design: docs/design/spark-reads.md#sql
     """
-    if not isinstance(text, str):
-        raise InvalidArgumentError("text must be SQL", got=f"{text!r:.80}")
+    if not is_sent(text):
+        raise InvalidArgumentError("text must be SQL, in UTF-8", got=f"{text!r:.80}")
     frames = {name: lake.toDF() if isinstance(lake, Lake) else lake for name, lake in lakes.items()}
     whole = _run(catalog.spark, text, args, frames)
     try:
@@ -144,6 +145,8 @@ def _scan(
         if field is None and catalog.spark.catalog.isCached(reference.name):
             return None
         source = frames[field[1]] if field else catalog.spark.table(reference.name)
+        if not isinstance(source, DataFrame):  # a value that Spark puts into the text
+            return None
         with contextlib.suppress(ZoneBloomError):
             if catalog.has_index(source):
                 lake = lake_of(catalog, source)

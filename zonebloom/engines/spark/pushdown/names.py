@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from zonebloom.search.view import View
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _CANONICAL = re.compile(r"0|-?[1-9]\d*|\d{4}-\d\d-\d\d", re.ASCII)
 
 
@@ -100,6 +101,11 @@ def resolves(frame: DataFrame, *path: str) -> bool:
     except PySparkException:
         return False
     return True
+
+
+def is_sent(text: object) -> bool:
+    """Whether `text` is a text that reaches Spark: half of a surrogate pair has no UTF-8."""
+    return isinstance(text, str) and not _SURROGATE.search(text)
 
 
 def backquoted(*path: str) -> str:

@@ -27,7 +27,7 @@ from pyspark.sql import Column, DataFrame, functions
 from zonebloom.engines.spark.pushdown.calendars import has_old
 from zonebloom.engines.spark.pushdown.columns import MAX_LITERALS, column_of, predicate_of_column, text_of_column
 from zonebloom.engines.spark.pushdown.implied import implies, opaque
-from zonebloom.engines.spark.pushdown.names import backquoted
+from zonebloom.engines.spark.pushdown.names import backquoted, is_sent
 from zonebloom.engines.spark.pushdown.sql_text import COMPARED_LITERALS, predicate_of_text, shortened
 from zonebloom.engines.spark.pushdown.types import Binder, Piece, Target, UnboundError
 from zonebloom.engines.spark.scan.types import arrow_type
@@ -110,6 +110,8 @@ def understand(given: str | Column | Predicate, binder: Binder, template: DataFr
     if isinstance(given, Predicate):
         return _with_keys(f"{given!r:.400}", given, given, binder)
     if isinstance(given, str):
+        if not is_sent(given):
+            raise PredicateError("a condition must be in UTF-8", got=f"{given!r:.200}")
         return _of_text(given, binder, template)
     if not isinstance(given, Column):
         raise TypeError(f"a condition must be SQL text, a Column, or a predicate made with col(), got {given!r:.200}")
