@@ -9,6 +9,7 @@ import datetime as dt
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
@@ -298,6 +299,21 @@ def test_lakes_are_fields_of_a_query(any_spark, root):
     assert frame.collect()[0].r == 8
     assert "FileScan" not in explained(frame), "the view is pruned"
     assert zb.read(lake.toDF()).where("u = '1-8'").count() == 1
+
+
+def test_moments_of_a_plan_are_in_the_zone_of_the_session(any_spark, tmp_path):
+    moments = [dt.datetime(2020, 1, 1) + dt.timedelta(seconds=row, microseconds=5) for row in range(ROWS)]  # noqa: DTZ001 - for both
+    write(tmp_path / "a.parquet", {"at": pa.array(moments, pa.timestamp("us", "UTC")), "local": moments})
+    zonebloom.build_index(tmp_path, ["at", "local"], rows_per_zone=ZONE, fpp=1e-5)
+    lake = ZoneBloom(any_spark).read(str(tmp_path))
+    with changed(any_spark, "spark.sql.session.timeZone", "Asia/Tokyo"):
+        for name, moment in (
+            ("at", "TIMESTAMP '2020-01-01 09:00:07.000005'"),
+            ("local", f"TIMESTAMP_NTZ '{moments[7]}'"),
+        ):
+            frame = ZoneBloom(any_spark).sql(f"SELECT * FROM {{lake}} WHERE {name} IN ({moment})", lake=lake)
+            assert "FileScan" not in explained(frame)
+            assert [row.local for row in frame.collect()] == [moments[7]]
 
 
 def test_what_is_no_query_runs_as_it_is(any_spark, tables):

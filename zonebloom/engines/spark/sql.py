@@ -304,7 +304,9 @@ def _leaf(text: str, binder: Binder) -> Predicate:
     name, single, listed, unique = match[1] or match[3], match[2], match[4], match[5]
     texts = [single] if single is not None else listed.split(",") if listed is not None else unique.split(", ")
     target = binder.target(binder.path(name))
-    values = [binder.printed(each, target) for each in texts]
+    is_local = target.kind == "local"
+    is_moment = is_local or target.kind == "instant"  # plans have them in the session's zone, Columns in the JVM's
+    values = [binder.moment(each, is_local=is_local) if is_moment else binder.printed(each, target) for each in texts]
     leaf = Equals(name, values[0]) if len(values) == 1 else IsIn(name, values)
     column_of(leaf, binder)  # raises for literals that Spark does not have
     return leaf
