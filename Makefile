@@ -57,9 +57,9 @@ test: $(VENV)/test.stamp ## every test, at the depth for a change
 	@$(PY) -m tests.browser 2>/dev/null || $(call debian,chromium fonts-dejavu-core) || $(PY) -m tests.browser || true
 	$(PY) -m pytest -n 2 --dist loadscope $(PYTEST_ARGS)
 
-# What `make test` does in part, in full. Spin checks the model of the commit protocol, by a program in C. npm installs
+# What `make test` shortens, in full. Spin checks the model of the commit protocol, by a program in C. npm installs
 # azurite, the stand-in for Azure, into .venv. Without npm the tests of Azure alone fail, and say so.
-test-deep: $(VENV)/test.stamp ## what make test does in part, in full: more examples, faults, kills and sessions
+test-deep: $(VENV)/test.stamp ## what make test shortens, in full: more examples, faults, kills and sessions
 	@{ command -v spin && command -v cc; } >/dev/null || $(call debian,spin gcc libc6-dev) || \
 	    { echo "Spin and a C compiler must be installed for make test-deep; ask root for them" \
 	           "(Debian and Ubuntu: apt-get install spin gcc libc6-dev)" >&2; exit 1; }
@@ -114,7 +114,7 @@ bench: $(VENV)/bench.stamp ## the benchmarks; results go to bench/results/
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /make \1\t/p' Makefile | expand -t 16
 
-clean: ## everything that can be made again
+clean: ## remove everything that can be made again
 	rm -rf $(VENV) .venv-least .venv-daft .venv-spark-* .pytest_cache .ruff_cache .mypy_cache .hypothesis .cache dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,4 +1,4 @@
-"""Commits to Lance tables for which pylance 14 has no method of its own, and which it reads if it is told to."""
+"""Commits to Lance tables for which pylance 14 has no method of its own, and which it reads on request."""
 
 from __future__ import annotations
 

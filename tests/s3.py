@@ -51,7 +51,7 @@ class S3Server:
         self._thread.start()
         self._lock = threading.Lock()
         self._conditional = threading.Lock()
-        """moto looks and writes apart: of two that create an object at once, both may be told that they did."""
+        """moto looks and writes in two steps: two writers that create an object at once may both get a success."""
         self.requests: list[Request] = []
         self.fault: Fault | None = None
 

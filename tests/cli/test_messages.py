@@ -1,4 +1,4 @@
-"""What people run into first, and what they are told: one line, in the words of the command, with what to do.
+"""Mistakes that people make first, and their messages: one line, in the words of the command, with what to do.
 
 Oracle: the table below, which was written from what newcomers tried.
 """

@@ -4,7 +4,7 @@
 - ```` ```console ````: each line after `$ ` is given to bash; the lines below it are what it prints.
 - Other blocks (`sh`, `sql`, `crontab`) are only shown.
 
-`...` in what is printed stands for anything, and white space for any white space.
+`...` in printed text matches anything, and white space any white space.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def run_in_shell(command: str, folder: Path) -> tuple[int, str]:
 
 
 def assert_printed(got: str, said: str | None, where: str) -> None:
-    """`got` is what the page says, in which `...` stands for anything."""
+    """`got` is what the page says, in which `...` matches anything."""
     if said is None:
         return
     is_same = doctest.OutputChecker().check_output(said, got, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

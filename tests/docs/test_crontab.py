@@ -29,7 +29,7 @@ CRONTABS = [block.text for block in blocks(PAGE) if block.language == "crontab"]
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home folder, and a program beside it that stands for that of the virtual environment."""
+    """A home folder, and a program beside it in the place of the virtual environment's."""
     (tmp_path / "home").mkdir()
     program = tmp_path / "zonebloom"
     program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m zonebloom "$@"\n')

@@ -148,7 +148,7 @@ def test_an_added_column_is_null_where_it_is_missing_and_known_before_a_refresh(
 
 @pytest.mark.parametrize(("kind", "zone"), [("timestamp", "UTC"), ("timestamp_ntz", None)])
 def test_times_in_int96_are_those_that_spark_wrote_also_beyond_the_range_of_nanoseconds(tmp_path, kind, zone):
-    """deltalake has other times then: `9999-12-31`, which often stands for no end, is in 1816."""
+    """deltalake has other times then: `9999-12-31`, which often means no end, is in 1816."""
     hand_made(tmp_path, [("id", "long", 0, ""), ("t", kind, 0, "")], features=["timestampNtz"])
     moments = [dt.datetime(year, 12, 31, tzinfo=zone and dt.UTC) for year in (1, 1582, 2024, 9999)]
     table = rows(0, 4).select(["id"]).append_column("t", pa.array(moments, pa.timestamp("us", zone)))

@@ -101,7 +101,7 @@ def test_a_table_without_snapshots_has_no_rows(catalog, place):
 
 
 def test_a_partition_column_is_indexed_like_any_other(table, place):
-    """Files of the older specification are told apart by filters alone, those of the newer one by the log too."""
+    """Filters alone exclude files of the older specification, the log too those of the newer one."""
     table.update_spec().add_identity("u").commit()
     table.append(rows(200, 204))
     index = build(table, place, "u")

@@ -636,7 +636,7 @@ ADOPTED = ["key", "text", "word", "ratio", "day", "at", "blob"]
 
 
 def without_pages(path: Path) -> None:
-    """Overwrite all pages of a file: whoever reads one fails."""
+    """Overwrite all pages of a file: a read of one fails."""
     raw = bytearray(path.read_bytes())
     for _, chunk in chunks_of(path):
         start = chunk.dictionary_page_offset or chunk.data_page_offset

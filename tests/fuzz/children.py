@@ -25,7 +25,7 @@ from pathlib import Path
 CASE_SECONDS = 10
 """Seconds of CPU; a case that takes more hangs. Most take 20 ms, a life of a lake less than a second."""
 SILENT_SECONDS = 300
-"""A case that takes longer waits for ever, on the slowest machine: its process tells where, and ends."""
+"""A case that takes longer never ends, on the slowest machine: its process prints where, and ends."""
 MEMORY_BYTES = 1 << 30
 """More than a process has once it is warm, and what may be resident; the files of a case have 2 MB together."""
 
@@ -49,7 +49,7 @@ def check_memory(error: BaseException) -> None:
 def run_child(
     first: int, count: int, run_case: RunCase, *, case_seconds: float = CASE_SECONDS, reserved_bytes: int = MEMORY_BYTES
 ) -> None:
-    """Cases `first` to `first + count`, told line by line; memory and time are limited from here on.
+    """Cases `first` to `first + count`, reported line by line; memory and time are limited from here on.
 
     `reserved_bytes` may be allocated beyond what the process has now, and `MEMORY_BYTES` be resident.
     """

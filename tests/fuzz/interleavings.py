@@ -282,7 +282,7 @@ class World:
         return actor
 
     def may_fail(self, error: errors.ZoneBloomError) -> bool:
-        """Whether a writer to whom the store answered right may be told so."""
+        """Whether a writer may get the store's correct answer."""
         if isinstance(error, errors.ConcurrentCommitError) or self.is_reckless:
             return True
         text = str(error)
@@ -362,7 +362,7 @@ class World:
                 raise FindingError(f"{name} was told of version {version}, got {sorted(numbers)}")
 
     def _check_change(self, before: _Version, after: _Version, revived: set[int]) -> None:
-        """Refuse what `after` lacks of `before`, but for what refresh.md excuses.
+        """Refuse that parts of `before` are missing in `after`, except those that refresh.md excuses.
 
         `revived` are fragments that a restore made live again.
         """

@@ -71,7 +71,7 @@ def test_an_error_ends_the_work_and_waits_for_what_runs():
 
 
 def test_a_forked_child_cannot_read_on():
-    """It has none of the threads, so it waited for ever; the parent goes on."""
+    """It has none of the threads, so it never ended; the parent continues."""
     assert run_python(FORK).stdout.splitlines() == [
         "an iterator must be read by the process that began it, got a forked child; begin it anew in the child",
         "0 999",

@@ -1,4 +1,4 @@
-"""What an index covers is told: status, reasons that are summed up, unreadable files, half-finished builds, leftovers.
+"""Status names what an index covers: reasons that are summed up, unreadable files, half-finished builds, leftovers.
 
 Oracle: the changes that the test itself makes to the lake.
 """

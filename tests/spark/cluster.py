@@ -1,4 +1,4 @@
-"""A Spark cluster of this machine, for tests and benches: started, used and stopped by whoever imports it.
+"""A Spark cluster of this machine, for tests and benches: started, used and stopped by the importing module.
 
 `running(master=...)` gives a classic session. `local-cluster[2,1,1024]` is a standalone cluster: a master and two
 workers in the driver's JVM, whose executors are two processes of their own, with Python workers under them. The same

@@ -36,7 +36,7 @@ def parent_of(pid: int) -> int:
 
 @dataclass(frozen=True)
 class Deadly:
-    """A data set whose second file kills whoever opens it."""
+    """A data set whose second file kills the process that opens it."""
 
     inner: Any
     kills_executor: bool
@@ -92,7 +92,7 @@ def refuse(plan, units):
 
 
 def refuse_the_last_file(plan, units):
-    """The store refuses whoever builds the file that is the last in order of path."""
+    """The store refuses a build of the file that is the last in order of path."""
     last = max(plan.dataset.list())
     return refuse(plan, units) if any(unit.fragment.path == last for unit in units) else build_units(plan, units)
 

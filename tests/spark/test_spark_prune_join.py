@@ -67,7 +67,7 @@ def plainly(big, small, on="key", how="inner"):
 
 
 def together(frames: list[Any]):
-    """The rows of all frames with their numbers, as one frame for one job; columns that a frame lacks are null."""
+    """The rows of all frames with their numbers, as one frame for one job; missing columns are null."""
     tagged = [frame.selectExpr(f"{number} AS asked", "*") for number, frame in enumerate(frames)]
     return reduce(lambda frame, other: frame.unionByName(other, allowMissingColumns=True), tagged)
 

@@ -110,7 +110,7 @@ def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):
 
 
 def test_the_driver_lists_the_data_while_it_asks_the_index(any_spark, s3, copy, monkeypatch):
-    """A listing waits for a request to a segment: one after the other they would wait for ever."""
+    """A listing waits for a request to a segment: one after the other they would never end."""
     url = s3.upload(copy, "lake")
     options = {"rows_per_zone": ROWS_PER_ZONE, "kind": "locator", "storage_options": s3.options}
     zonebloom.build_index(url, "user", **options)

@@ -147,7 +147,7 @@ def path_of(subject: Subject, kind: str) -> str:
 
 @pytest.mark.parametrize("kind", ["fragments", "zones", "slices", "locator", "version"])
 def test_a_pipe_is_never_waited_for(subject, kind):
-    """Opened to be read, a pipe without a writer blocks for ever."""
+    """A read of a pipe without a writer never ends."""
     path = path_of(subject, kind)
     (subject.index / path).unlink()
     os.mkfifo(subject.index / path)

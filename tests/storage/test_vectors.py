@@ -1,4 +1,4 @@
-"""The golden files of `tests/vectors` hold: what an implementer elsewhere is told is what is done here.
+"""The golden files of `tests/vectors` hold: this code does what they say to implementers elsewhere.
 
 Oracle: the files, of which hashes, filters and sizes were made by plain Python.
 """

@@ -1,4 +1,4 @@
-"""Writers that race: whoever lost lands on top of whoever won, and where both changed the same, one is told.
+"""Writers that race: the loser's commit lands on top of the winner's; if both changed the same, one gets an error.
 
 `ZONEBLOOM_COMMITS` sets the commits of each of 8 processes (16 in the deep suite).
 """

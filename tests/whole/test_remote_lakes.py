@@ -237,7 +237,7 @@ ASKING = {
 
 @pytest.mark.parametrize("ask", ASKING.values(), ids=ASKING)
 def test_the_data_is_listed_while_the_index_is_asked(s3: Bucket, flat_lake: Lake, ask):
-    """The listing waits for a request to a segment: one after the other they would wait for ever."""
+    """The listing waits for a request to a segment: one after the other they would never end."""
     index = indexed(s3, flat_lake, ["user_id", "device_id"], kind="locator")
     for key in [*some_keys(flat_lake), "nobody"]:
         is_asked, waits = threading.Event(), []
