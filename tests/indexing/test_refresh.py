@@ -257,6 +257,19 @@ def test_all_files_gone_is_an_empty_index_and_no_folder_an_error(lake):
         outside.refresh()
 
 
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_one_file_that_is_gone_is_an_error_also_where_a_folder_has_its_name(tmp_path, is_folder):
+    file = tmp_path / "one.parquet"
+    write(file, make_rows(20, seed=3))
+    index = zb.build_index(file, "user_id")
+    file.unlink()
+    if is_folder:
+        write(file / "part-0.parquet", make_rows(20, seed=3))
+    for call in (index.refresh, index.status, lambda: index.to_table("user_id = 'x'"), index.dataset().to_table):
+        with pytest.raises(DataFileError, match=r"one\.parquet must exist, got no file"):
+            call()
+
+
 @pytest.mark.parametrize(
     ("what", "how"),
     [*product(("zones", "list"), ("missing", "short", "flipped")), ("slices", "flipped"), ("locator", "flipped")],

@@ -82,13 +82,16 @@ class ParquetDataset(DatasetSnapshot):
         Raises
         ------
         DataFileError
-            The folder itself is gone or cannot be listed.
+            The folder or the one file itself is gone, or cannot be listed.
         StorageError
             The bucket is gone, or cannot be listed.
         """
         if self.layout == "folder":
             return dict(sorted(self._below("", known_names=known_names)))
-        return self.store.stats(self.files)
+        listing = self.store.stats(self.files)
+        if self.layout == "file" and not listing:
+            raise DataFileError(f"data file {self.absolute(self.files[0])} must exist", got="no file of this name")
+        return listing
 
     def num_skipped(self) -> int:
         """As `DatasetSnapshot.num_skipped`; 0 for named files."""
