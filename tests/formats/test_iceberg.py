@@ -634,6 +634,15 @@ def test_a_column_with_an_initial_default_is_refused(table, tmp_path, place):
         build(tmp_path / "v1.metadata.json", place)
 
 
+def test_values_of_partitions_that_are_not_of_their_column_are_an_error(catalog, tmp_path, place):
+    table = table_of(catalog, rows(0, 20, day=pa.array([1] * 20, pa.int32())), "day")
+    metadata = json.loads(local(table.metadata_location).read_text())
+    metadata["schemas"][-1]["fields"][2]["type"] = "string"
+    (tmp_path / "v1.metadata.json").write_text(json.dumps(metadata))
+    with pytest.raises(DataFileError, match=r"the data files of .* must be one that pyiceberg can read"):
+        build(tmp_path / "v1.metadata.json", place)
+
+
 def test_data_files_other_than_parquet_are_refused(catalog, place):
     table = table_of(catalog, rows(0, 20))
     _rewrite(table, FILE_FORMAT, FileFormat.ORC)

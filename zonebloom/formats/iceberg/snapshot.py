@@ -61,9 +61,10 @@ def snapshot_of(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
     with explained("the name mapping of", location):
         names = Names(table)
     files: dict[str, TableFile] = {}
-    for logged in (task.file for task in tasks):
-        path, origin = relative_path(logged.file_path, location), origins[logged.file_path]
-        files[path] = _file(logged, origin, identities, names.name_of, location)
+    with explained("the data files of", location):
+        for logged in (task.file for task in tasks):
+            path, origin = relative_path(logged.file_path, location), origins[logged.file_path]
+            files[path] = _file(logged, origin, identities, names.name_of, location)
     if len(files) != len(tasks):
         raise DataFileError(f"a snapshot of {location} must list each file once", got="some twice")
     with_deletes = [task for task in tasks if task.delete_files]
