@@ -243,7 +243,7 @@ def test_rows_of_any_value_of_a_partition_are_written_once(catalog, tmp_path, ki
     iceberg.upsert(table, before.filter(pc.field("id").isin([0, 1, 3, 4, 9])), "id", index=tmp_path / "index")
     assert str(sorted_rows(table)) == str(sorted(before.to_pylist(), key=str))
     if kind == "float":  # pyiceberg 0.12 removes no file of NaN
-        with pytest.raises(DataFileError, match=r"must be one that pyiceberg can rewrite, got .*NaN"):
+        with pytest.raises(DataFileError, match="or of NaN to be rewritten, got NaN in partitions by v; use"):
             iceberg.delete(table, "id", [2], index=tmp_path / "index")
         assert str(sorted_rows(table)) == str(sorted(before.to_pylist(), key=str))
     index = zb.open_index(tmp_path / "index", dataset=table)
@@ -262,7 +262,7 @@ def test_partitions_by_a_double_are_written_but_never_rewritten(catalog, tmp_pat
     assert manifest.partitions[0].upper_bound == struct.pack("<d", 0.1)
     before = sorted_rows(table)
     assert [row["id"] for row in sorted(before, key=lambda row: row["id"])] == [0, 1, 2, 3]
-    with pytest.raises(DataFileError, match="must not be in partitions by a double to be rewritten by keys, got"):
+    with pytest.raises(DataFileError, match="a double or of NaN to be rewritten, got partitions by v; use another"):
         iceberg.delete(table, "id", [3], index=tmp_path / "index")
     assert str(sorted_rows(catalog.load_table("db.t"))) == str(before)
 

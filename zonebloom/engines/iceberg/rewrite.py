@@ -274,21 +274,22 @@ def _without_keys(
 
 
 def _check_partitions(table: Table, file: DataFile) -> None:
-    """Refuse a file of partitions by doubles: pyiceberg 0.12 reads them as floats.
+    """Refuse a file of partitions by doubles, which pyiceberg 0.12 reads as floats, or of NaN, which it cannot remove.
 
     It would write the rounded values for all other files of the manifest. Exact readers would then lose their rows.
     """
     from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415 - an extra
     from pyiceberg.types import DoubleType  # noqa: PLC0415 - an extra
 
-    for field in table.specs()[file.spec_id or 0].fields:
-        if isinstance(field.transform, IdentityTransform) and isinstance(
-            table.schema().find_type(field.source_id), DoubleType
-        ):
+    for place, field in enumerate(table.specs()[file.spec_id or 0].fields):
+        if not isinstance(field.transform, IdentityTransform):
+            continue
+        is_nan = file.partition[place] != file.partition[place]  # NaN alone differs from itself
+        if is_nan or isinstance(table.schema().find_type(field.source_id), DoubleType):
             raise DataFileError(
-                f"files of {table.location()} must not be in partitions by a double to be rewritten by keys",
-                got=f"partitions by {field.name}",
-                do="use another engine: pyiceberg would round the partition values of other files",
+                f"files of {table.location()} must not be in partitions by a double or of NaN to be rewritten",
+                got=f"{'NaN in ' if is_nan else ''}partitions by {field.name}",
+                do="use another engine: pyiceberg would round the partition values of other files, and fails for NaN",
             )
 
 
