@@ -204,6 +204,10 @@ PRUNED = {
     "SELECT r FROM events WHERE u = date_format(CAST('today' AS DATE), 'yyyy')": 0,
     "SELECT r FROM events WHERE u = date_format(DATE 'today', 'yyyy')": 0,
     "SELECT r FROM events WHERE u = date_format(CAST(concat('to', 'day') AS DATE), 'yyyy')": 0,
+    "SELECT r FROM events WHERE u = date_format(try_cast(reverse('yadot') AS TIMESTAMP), 'yyyy')": 0,
+    "SELECT r FROM events WHERE u = date_format(try_to_timestamp(concat('to', 'day')), 'yyyy')": 0,
+    "SELECT r FROM events WHERE u = date_format(CAST(CASE WHEN true THEN reverse('yadot') END AS TIMESTAMP), 'y')": 0,
+    "SELECT r FROM events WHERE u = date_format(CAST(if(true, reverse('yadot'), '') AS TIMESTAMP), 'yyyy')": 0,
     "SELECT r FROM (SELECT * FROM events WHERE u = '0-7') TABLESAMPLE (50 PERCENT) REPEATABLE (5)": 0,
 }
 """Queries, and how many of their scans are pruned."""

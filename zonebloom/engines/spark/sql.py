@@ -46,7 +46,7 @@ _OF_READS = re.compile(
 """Functions and samples, as a plan prints them, that depend on the reader of a row or on the rows before it."""
 _OF_MOMENT = re.compile(
     r"\b(current_\w+|curdate|now|localtimestamp)\(|\b(now|today|tomorrow|yesterday)\b"
-    r"|\bcast\(\w+\(.* as (date|timestamp)|\bto_(date|timestamp)\w*\(\w+\(",
+    r"|cast\((\w+ ?\(|CASE ).* as (date|timestamp)|to_(date|timestamp)\w*\((\w+ ?\(|CASE )",
     re.IGNORECASE,
 )
 """Functions, as an analyzed plan prints them, whose value Spark takes anew for each action on a frame.
