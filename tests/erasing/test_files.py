@@ -9,6 +9,7 @@ import json
 import os
 import stat
 import struct
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,15 @@ import pytest
 import zonebloom as zb
 from tests.lives import hundreds, lake_of, rows_of, write
 from zonebloom.erasing import files
-from zonebloom.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, PredicateError, StorageError
+from zonebloom.errors import (
+    ConcurrentCommitError,
+    DataFileError,
+    IndexNotFoundError,
+    InvalidArgumentError,
+    PredicateError,
+    StorageError,
+)
+from zonebloom.stores import local
 from zonebloom.stores.local import LocalStore
 
 
@@ -224,6 +233,32 @@ def test_a_file_that_changes_before_it_is_replaced_is_not_overwritten(tmp_path, 
     done = zb.erase(root, "k", [7])
     assert (done.num_rows_erased, done.num_rows_left) == (2, 0)
     assert rows_of(root) == [2, 8]
+
+
+@pytest.mark.parametrize("num_changes", [1, 3, 9])
+def test_files_that_change_while_they_are_searched_are_searched_again(tmp_path, monkeypatch, num_changes):
+    """Such as by another erasure at once. At each search of four the error says to call again."""
+    root, changes = indexed(tmp_path, *[[1, 7]] * 9), list(range(num_changes))
+    locate = files.locate
+
+    def beaten(*given, **options):
+        if changes:
+            write(root / f"f{changes.pop()}.parquet", [3, 7, 7], extra=1)
+        return locate(*given, **options)
+
+    monkeypatch.setattr(files, "locate", beaten)
+    if num_changes < files.PASSES:
+        assert zb.erase(root, "k", [7]).num_rows_erased == 9 + num_changes
+    else:
+        with pytest.raises(DataFileError, match=r"must not change during an erasure, .*; call again"):
+            zb.erase(root, "k", [7])
+
+
+def test_an_index_that_another_erasure_vacuums_meanwhile_is_told(tmp_path, meanwhile):
+    root = indexed(tmp_path, [1, 7], [8])
+    meanwhile(local, "_place_new", lambda: zb.open_index(root).vacuum(older_than=timedelta(0)))
+    with pytest.raises(ConcurrentCommitError, match=r"no other erasure .*; call again"):
+        zb.erase(root, "k", [7])
 
 
 def test_a_file_that_goes_before_it_is_replaced_is_passed_by(tmp_path, meanwhile):

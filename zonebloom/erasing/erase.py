@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.erasing.erasure import ErasedFile, Erasure
-from zonebloom.erasing.files import erase_from_files, erased_files, held_files, rows_of
+from zonebloom.erasing.files import current_rows, erase_from_files, erased_files, held_files
 from zonebloom.erasing.journal import Journal, now
 from zonebloom.ground.arrow import python_value
-from zonebloom.ground.errors import InvalidArgumentError, Words
+from zonebloom.ground.errors import ConcurrentCommitError, InvalidArgumentError, StorageError, Words, first_line
 from zonebloom.ground.version import __version__
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
@@ -71,7 +71,7 @@ def erase(
     DataFileError
         A file cannot be read or rewritten. Files that were replaced before stay so; call again.
     ConcurrentCommitError
-        Others changed the table during each attempt to remove its old files; call again.
+        Others changed the table during each attempt to remove its old files, or another erasure runs; call again.
     StorageError
         A store refuses.
 
@@ -129,25 +129,35 @@ def erase_by(
     }
     journal = Journal(None if dry_run or record is None else Path(record), request)
     if texts and not dry_run:  # without values nothing is vacuumed or expired either
-        if kind == "parquet":
-            erase_from_files(index, column, keys, journal)
-        else:
-            from zonebloom.erasing.tables import erase_from_table  # noqa: PLC0415 - needs the extra of the table
-
-            erase_from_table(index, column, keys, journal)
-        index.refresh()
-        if any(indexed.num_gone_zones for indexed in index.indexed_columns()):
-            index.optimize()  # without the filters of the old files
-        index.vacuum(older_than=timedelta(0))
+        try:
+            _erase_all(index, kind, column, keys, journal)
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            message = "no other erasure must remove files of the index meanwhile"
+            raise ConcurrentCommitError(message, got=first_line(error), do="call again") from error
     erasure = _erasure(index, kind, journal, rows_left(index, column, keys), command, is_dry_run=dry_run)
     journal.finish(erasure.to_dict())
     return erasure
 
 
+def _erase_all(index: Index, kind: str, column: str, keys: Any, journal: Journal) -> None:
+    """Erase the rows from the data, and what describes them from the index."""
+    if kind == "parquet":
+        erase_from_files(index, column, keys, journal)
+    else:
+        from zonebloom.erasing.tables import erase_from_table  # noqa: PLC0415 - needs the extra of the table
+
+        erase_from_table(index, column, keys, journal)
+    index.refresh()
+    if any(indexed.num_gone_zones for indexed in index.indexed_columns()):
+        index.optimize()  # without the filters of the old files
+    index.vacuum(older_than=timedelta(0))
+
+
 def rows_left(index: Index, column: str, keys: Any) -> list[ErasedFile]:
     """The files that hold rows of the keys now."""
-    view = index.view()
-    return held_files(view, rows_of(view, column, keys))
+    return held_files(*current_rows(index, column, keys))
 
 
 def _table_version(view: View) -> int | None:

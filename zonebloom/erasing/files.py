@@ -25,7 +25,7 @@ from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.formats.parquet.without_rows import write_without_rows
 from zonebloom.ground.arrow import to_numpy
-from zonebloom.ground.errors import DataFileError
+from zonebloom.ground.errors import DataFileError, first_line
 from zonebloom.index.index import Index
 from zonebloom.search.locate import locate
 from zonebloom.search.view import View
@@ -46,15 +46,34 @@ _KEYS_OF_HUDI = {b"hoodie_min_record_key", b"hoodie_max_record_key", b"org.apach
 """Metadata that Hudi makes of the keys of all rows of a file, and does not do without."""
 
 
-def rows_of(view: View, column: str, values: Any) -> dict[str, NDArray[np.int64]]:
-    """The rows that equal any of `values`, read and compared: for each file with some, their numbers in order."""
-    located = locate(view, column, values, exact=True)
+def current_rows(index: Index, column: str, values: Any) -> tuple[View, dict[str, NDArray[np.int64]]]:
+    """The rows that equal any of `values` now, read and compared: for each file with some, their numbers in order.
+
+    Files that others change meanwhile are listed and read again.
+
+    Raises
+    ------
+    DataFileError
+        A file cannot be read, or files changed during each attempt.
+    """
+    for num_left in reversed(range(PASSES)):
+        view = index.view()
+        try:
+            located = locate(view, column, values, exact=True)
+            break
+        except DataFileError as error:
+            if index.view().listing == view.listing:
+                raise
+            if not num_left:
+                raise DataFileError(
+                    "files must not change during an erasure", got=first_line(error), do="call again"
+                ) from error
     encoded = located["path"].combine_chunks().dictionary_encode()
     is_row = encoded.is_valid()
     paths, rows = encoded.filter(is_row), located["row"].combine_chunks().filter(is_row)
     numbers, offsets = to_numpy(paths.indices, np.int32), to_numpy(rows, np.int64)
-    names = paths.dictionary.to_pylist()
-    return {name: np.unique(offsets[numbers == number]) for number, name in sorted(enumerate(names), key=itemgetter(1))}
+    names = sorted(enumerate(paths.dictionary.to_pylist()), key=itemgetter(1))
+    return view, {name: np.unique(offsets[numbers == number]) for number, name in names}
 
 
 def held_files(view: View, rows: dict[str, NDArray[np.int64]]) -> list[ErasedFile]:
@@ -72,12 +91,11 @@ def erase_from_files(index: Index, column: str, values: pa.Array | list[Any], jo
         A file with rows of the values cannot be read or rewritten; it is as it was.
     """
     for _ in range(PASSES):
-        view = index.view()
-        dataset = view.dataset
+        dataset = index.view().dataset
         if not isinstance(dataset, ParquetDataset):
             raise TypeError("only folders and files come here")
         _settle(dataset.store, journal)
-        rows = rows_of(view, column, values)
+        view, rows = current_rows(index, column, values)
         if not rows:
             break
         for file in held_files(view, rows):

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from zonebloom.engines.iceberg.rewrite import delete_at
-from zonebloom.erasing.files import PASSES, held_files, rows_of
+from zonebloom.erasing.files import PASSES, current_rows, held_files
 from zonebloom.erasing.journal import Journal
 from zonebloom.formats.delta import UNESCAPED, DeltaDataset, mapping_mode
 from zonebloom.formats.hive import NULL_FOLDER
@@ -98,8 +98,7 @@ def _delete_all(
     """
     for _ in range(_DELETES):
         renew()
-        view = index.view()
-        rows = rows_of(view, column, values)
+        view, rows = current_rows(index, column, values)
         if not rows:
             break
         journal.add("held", [asdict(file) for file in held_files(view, rows)])
