@@ -475,6 +475,7 @@ def test_columns_of_a_relation_have_the_types_of_all_files(tmp_path):
     """Also where the files that are read hold narrower ones: 0.1 equals the float 0.1, and not the double of it."""
     narrow = {"id": pa.array([1], pa.int32()), "x": pa.array([0.1], pa.float32()), "s": [{"a": 1}], "n": pa.nulls(1)}
     wide = {"id": [2], "x": [0.1], "s": [{"a": 1, "b": 2}], "n": ["text"], "new": [dt.date(2020, 1, 1)]}
+    narrow["bytes"], wide["bytes"] = ["\\x41 é"], [b"\xff"]  # a cast of such a text to bytes has A for \\x41, or fails
     same = {"half": pa.array([np.float16(1.5)]), "took": pa.array([3], pa.duration("us"))}
     same |= {"pair": pa.array([[1, 2]], pa.list_(pa.int64(), 2))}
     for number, columns in enumerate((narrow, wide)):

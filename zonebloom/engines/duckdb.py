@@ -294,9 +294,23 @@ def _read_natively(
         whole.append(ranges.popitem()[0])
     parts = [_select(connection, view, whole)] if whole else []
     parts += [f"{_select(connection, view, [path])} WHERE {' OR '.join(tests)}" for path, tests in ranges.items()]
+    if any(_has_other_bytes(connection, part, types) for part in parts):
+        parts = [_select(connection, view, view.listing)]
     parts.append(_without_rows(types))
     columns = ", ".join(f"{quoted(name)}::{kind} AS {quoted(name)}" for name, kind in types.items())
     return connection.sql(" UNION ALL BY NAME ".join(parts)).project(columns)
+
+
+def _has_other_bytes(connection: DuckDBPyConnection, part: str, types: Mapping[str, str]) -> bool:
+    """Whether a part has another type in a column of bytes: DuckDB's cast of texts to bytes decodes their escapes.
+
+    Its reader does not, if it reads the part together with files that have bytes.
+    """
+    if not any("BLOB" in kind for kind in types.values()):
+        return False
+    read = connection.sql(part)
+    held = {name.lower(): str(kind) for name, kind in zip(read.columns, read.types, strict=True)}
+    return any("BLOB" in kind and held.get(name.lower(), kind) != kind for name, kind in types.items())
 
 
 def _select(connection: DuckDBPyConnection, view: View, paths: Iterable[str]) -> str:
