@@ -207,7 +207,7 @@ class _Scan:
         return batches
 
     def _places(self, matched: Matcher, checked: pa.Table, task: Task) -> NDArray[np.int64]:
-        """For each row of `checked`, whether it matches."""
+        """The places of the rows of `checked` that match."""
         try:
             matches = pc.indices_nonzero(matched(checked))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
