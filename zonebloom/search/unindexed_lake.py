@@ -79,7 +79,8 @@ class UnindexedLake(Searchable):
 def _without_index(dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> Snapshot:
     """An index without columns and files, with the unified schema of the files."""
     declared = dataset.declared
-    schema, names = pa.schema([]), []
+    schema = pa.schema([])
+    names: list[str] = []
     if declared is not None:
         schema = declared.schema
     else:
