@@ -93,7 +93,7 @@ def _given(view: View, table: pa.Table) -> RowSelection:
         if stop > num_rows or (view.files.is_unknown(path) and (start, stop) != (0, num_rows)):
             raise StaleIndexError(
                 "row ranges must be those of files that did not change",
-                got=f"some of {path}, which changed",
+                got=f"some of {path}, which changed or which Spark skips",
                 do="call search() again",
             )
     return RowSelection.from_arrays(ids, starts, stops)

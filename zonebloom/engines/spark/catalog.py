@@ -24,6 +24,7 @@ from pyspark.sql import Column, DataFrame
 
 from zonebloom.engines.spark.pushdown.implied import explained, logical_plans
 from zonebloom.engines.spark.pushdown.names import is_sent, resolves
+from zonebloom.engines.spark.scan.seen_files import seen_paths
 from zonebloom.engines.spark.versions import logger_of_errors
 from zonebloom.formats import Dataset, ParquetDataset, open_dataset
 from zonebloom.formats.detect import has_log_at
@@ -112,7 +113,7 @@ class Catalog:
             A DataFrame scans no files, or other files than those of its table's current version.
         """
         source = self.named(given)
-        return self._data_set_of(_files_of(source)) if isinstance(source, DataFrame) else given
+        return self._data_set_of(files_of(source)) if isinstance(source, DataFrame) else given
 
     def _data_set_of(self, files: list[str]) -> Any:
         """The folder or table with just these files; otherwise the files themselves."""
@@ -123,9 +124,12 @@ class Catalog:
         others = set(files)
         with contextlib.suppress(ZoneBloomError):
             data_set = open_dataset(table or folder, self.storage_options).pin()
-            listed = {data_set.absolute(path) for path in data_set.list()}
-            if listed == others:
-                return table or folder
+            listing = data_set.list()
+            if table is None and set(seen_paths(listing)) == set(seen_paths(map(data_set.relative, files))):
+                return folder
+            listed = set(map(data_set.absolute, listing))
+            if table is not None and listed == others:
+                return table
             others -= listed
         if table is None:
             self._check_are_there(sorted(others))
@@ -173,7 +177,7 @@ class Catalog:
                 raise
         options["dataset"], place = source, self.place(index)
         if isinstance(source, DataFrame):
-            files = _files_of(source)
+            files = files_of(source)
             options["dataset"] = dataset = self._data_set_of(files)
             if index is None:  # also of one file in an indexed folder, and of a folder of one indexed file
                 folder = common_folder(files)
@@ -246,7 +250,7 @@ def table_of(frame: DataFrame) -> str | None:
     return relation[1] if relation else None
 
 
-def _files_of(frame: DataFrame) -> list[str]:
+def files_of(frame: DataFrame) -> list[str]:
     """The data files that `frame` scans, by the library's names, in order of path.
 
     Raises

@@ -38,7 +38,6 @@ _JOBS = 16
 """Jobs at most, for a call with progress. Two run at a time, and the end of each is reported."""
 TAG = "zonebloom"
 _DESCRIPTION = "spark.job.description"
-_SKIPPED, _HIDDEN = "spark.sql.files.ignoredPathSegmentRegex", "^[._]"
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT"})
 _CHANGING = threading.Lock()
 _ABLE: WeakSet[SparkSession] = WeakSet()
@@ -125,12 +124,6 @@ def changed_setting(spark: SparkSession, name: str, value: str) -> Iterator[None
 def reads_by_id(spark: SparkSession, schema: StructType) -> bool:
     """Whether Spark finds columns of `schema` in a file by their ids, not by name."""
     return '"parquet.field.id"' in schema.json() and setting(spark, "spark.sql.parquet.fieldId.read.enabled") == "TRUE"
-
-
-def other_names(spark: SparkSession) -> str | None:
-    """The reason why Spark may skip other names of files than zonebloom, by a setting of Spark 4.3; None if not."""
-    skipped = spark.conf.get(_SKIPPED, _HIDDEN)
-    return None if skipped == _HIDDEN else f"Spark skips files by the names {skipped}"
 
 
 class Cluster:

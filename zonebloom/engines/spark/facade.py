@@ -358,7 +358,7 @@ class ZoneBloom:
         """`function` over the rows of candidate row ranges, as `mapInArrow` runs it over a whole frame.
 
         A task gives the function all rows of its ranges, in order of path and row. Not all of them match. The files are
-        those of the index, also files in folders without a key and beside folders with keys, which Spark skips.
+        those that Spark's plain read reads.
 
         Parameters
         ----------

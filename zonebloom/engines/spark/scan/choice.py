@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from zonebloom.engines.spark.executors import setting
+from zonebloom.engines.spark.executors import is_connect, setting
 from zonebloom.engines.spark.pushdown.calendars import has_times, is_moving
-from zonebloom.engines.spark.pushdown.metadata import altered_column
+from zonebloom.engines.spark.pushdown.metadata import altered_column, has_maps
 from zonebloom.engines.spark.pushdown.names import misread
 from zonebloom.engines.spark.pushdown.translate import NOT_OF_COLUMNS, Condition
 from zonebloom.engines.spark.pushdown.types import Binder
@@ -127,6 +127,11 @@ def _chosen(kept: Kept) -> Choice:
     if kept.files <= MOST_FILES:
         return Choice("files", f"{shown} may match{limits}")
     return Choice("plain", f"{shown} may match, more than {MOST_FILES:,}{limits}")
+
+
+def lack_of_driver(spark: SparkSession, schema: StructType) -> str | None:
+    """The reason why the driver cannot hand rows of `schema` to Spark as they are; None if it can."""
+    return MAPS_ANEW if is_connect(spark) and has_maps(schema) else None
 
 
 # --- rows that only Spark's reader gives ------------------------------------------------------------------------------

@@ -25,10 +25,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from zonebloom.bloom.selection import RowSelection
-from zonebloom.engines.spark.executors import instant_of, is_connect, lack_of_executors, other_names, reads_by_id
+from zonebloom.engines.spark.executors import instant_of, lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
-from zonebloom.engines.spark.pushdown.metadata import has_maps
 from zonebloom.engines.spark.pushdown.names import named, resolves
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, names_its_frame, understand_all
 from zonebloom.engines.spark.pushdown.types import Binder, Piece
@@ -36,11 +34,11 @@ from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.choice import (
     BY_ID,
     DRIVER_ROW_BYTES,
-    MAPS_ANEW,
     TOO_WIDE,
     Kept,
     Method,
     choose,
+    lack_of_driver,
     obstacle_of_rows,
 )
 from zonebloom.engines.spark.scan.layout import Layout
@@ -60,6 +58,7 @@ from zonebloom.ground.errors import (
 )
 from zonebloom.ground.threads import concurrently
 from zonebloom.index.index import Index
+from zonebloom.index.reader import IndexReader
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.sql_writer import as_sql
 from zonebloom.search.query import Query
@@ -79,8 +78,8 @@ class Lake:
 
     spark: SparkSession
     """Classic or Spark Connect."""
-    _index: Index
-    """In the version that was used last."""
+    index: Index
+    """The index, in the version that was used last."""
     reader: Reader
     """Who reads its files whole."""
     _reopen: Callable[[], Index]
@@ -99,10 +98,13 @@ class Lake:
     _binders: tuple[View, Binder] | None = field(default=None, init=False)
     _warned: bool = field(default=False, init=False)
     _lock: Any = field(default_factory=threading.Lock, init=False)
+    _index: IndexReader = field(init=False)
+    """The index over the files that are read."""
     _looked: float = field(default_factory=time.monotonic, init=False)
 
     def __post_init__(self) -> None:
         InvalidArgumentError.unless_among("method", self.method, _METHODS)
+        self._index = self.reader.searched(self.index)
 
     def __repr__(self) -> str:
         return f"Lake({self._index.data.location!r}, method {self.method}, {self._index!r})"
@@ -132,11 +134,6 @@ class Lake:
                 raise ColumnNotFoundError.among(name, all_columns, f"the data set {self._index.data.location}")
             names += same
         return tuple(names)
-
-    @property
-    def index(self) -> Index:
-        """The index, in the version that was used last."""
-        return self._index
 
     @property
     def columns(self) -> list[str]:
@@ -184,7 +181,7 @@ class Lake:
                 raise
             lake = copy(self)
             lake.table = replace(self.table, frame=self.spark.table(self.table.name), problem=str(error))
-            lake.reader = SparkReader(self.spark, cast("ParquetDataset", self._index.data), lake.table)
+            lake.reader = SparkReader(self.spark, cast("ParquetDataset", self.index.data), lake.table)
         lake.resolve, lake._columns = None, self._columns  # noqa: SLF001 - of its class
         if self._frame is not None and self._frame.schema == lake.full_schema:
             lake._frame = self._frame  # noqa: SLF001 - of its class
@@ -319,7 +316,8 @@ class Lake:
                 return
             versions = list_versions(self._index.store)
             if versions and versions[-1] != self._index.version:
-                self._index = self._reopen()
+                self.index = self._reopen()
+                self._index = self.reader.searched(self.index)
             self._looked = time.monotonic()
 
     def present(self) -> tuple[View, Binder]:
@@ -366,7 +364,7 @@ class Lake:
             view.check_known()
         with self._lock:
             result = query.result
-        paths = tuple(filter(self.reader.is_seen(view.listing), result.files))
+        paths = tuple(result.files)
         schema = self._read_schema(condition)
         misplaced = self.misplaced(view, paths)
         obstacle = self._lack if IS_BEFORE_4 else None  # executors bring the driver's rows there
@@ -382,7 +380,7 @@ class Lake:
             obstacle=misplaced or obstacle,
             lack=lambda: self._lack,
             is_native=self.reader.is_native,
-            driver_lack=MAPS_ANEW if is_connect(self.spark) and has_maps(schema) else None,
+            driver_lack=lack_of_driver(self.spark, schema),
         )
         wider = partial(choose, replace(kept, driver_lack=TOO_WIDE), asked)
         return Plan(condition, query, choose(kept, asked), paths, wider)
@@ -392,14 +390,9 @@ class Lake:
         """Whether Spark finds columns by ids, which only the table has if Spark did not write the files."""
         return reads_by_id(self.spark, self.full_schema if self.table is None else self.table.frame.schema)
 
-    @property
-    def other_files(self) -> str | None:
-        """The reason why Spark may read other files than the library lists; None if it does not."""
-        return other_names(self.spark) if self.reader.is_native else None
-
     def misplaced(self, view: View, paths: Sequence[str]) -> str | None:
         """The reason why Spark may find other values in `paths` than the library, or other files; None if not."""
-        problem = self.other_files or (BY_ID if self.is_by_id else None)
+        problem = self.reader.other_files or (BY_ID if self.is_by_id else None)
         if problem is not None or self.table is None:
             return problem
         return self.table.misplaced(view.dataset, view.listing, paths)
@@ -437,12 +430,12 @@ class Lake:
         layout, schema, wanted = Layout(plan.view), self._read_schema(condition), condition.exact
         rows = None
         if method == "row_ranges":
-            rows = read_rows(self.spark, layout, self._rows(plan), schema, wanted=wanted, result=plan.result)
+            rows = read_rows(self.spark, layout, plan.result.row_ranges, schema, wanted=wanted, result=plan.result)
         elif isinstance(reader, SparkReader) and method == "files":
             rows = reader.files(plan.paths, schema)
         elif method == "driver" and plan.paths:
             try:
-                table = local_rows(layout, self._rows(plan), schema, wanted, max_bytes=DRIVER_ROW_BYTES)
+                table = local_rows(layout, plan.result.row_ranges, schema, wanted, max_bytes=DRIVER_ROW_BYTES)
             except TooWideError:
                 return self.by(replace(plan, choice=plan.wider()))
             rows = local_frame(self.spark, table, schema)
@@ -451,9 +444,3 @@ class Lake:
             condition = replace(condition, residual=(), keys=())
         frame = reader.frame(plan.view, schema, rows)
         return PrunedRead(self._selected(filtered(self.spark, frame, condition)), plan)
-
-    def _rows(self, plan: Plan) -> RowSelection:
-        """The candidate rows of the files that Spark reads."""
-        files = [plan.view.files[path] for path in plan.paths]
-        seen = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows) for file in files])
-        return plan.result.row_ranges & seen

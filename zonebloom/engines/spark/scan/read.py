@@ -6,18 +6,19 @@ Design: docs/design/spark-reads.md#reads, docs/design/spark-reads.md#tables
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from zonebloom.bloom.hashing import names_of
-from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
+from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark, files_of
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.lake import Asked, Lake
 from zonebloom.engines.spark.scan.layout import Layout
-from zonebloom.engines.spark.scan.readers import Reader, SparkReader, reader_of
+from zonebloom.engines.spark.scan.readers import SparkReader, reader_of
+from zonebloom.formats import ParquetDataset, open_dataset
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.index.index import Index
 from zonebloom.storage.snapshot import load_snapshot
@@ -33,14 +34,14 @@ def lake_to_search(catalog: Catalog, given: Any, index: Place = None) -> Lake:
     """
     lake = lake_of(catalog, catalog.named(given) if index is None else given, index)
     lake.resolve = None  # it is used for this call only
-    if lake.other_files is not None:
+    if lake.reader.other_files is not None:
         raise InvalidArgumentError(
-            "Spark must read the files that zonebloom lists", got=lake.other_files, do="reset the setting"
+            "Spark must read the files that zonebloom lists", got=lake.reader.other_files, do="reset the setting"
         )
     try:
         lake.present()
     except (PySparkException, DataFileError, UnsupportedTypeError):
-        lake._full_schema = Layout(lake.index.view()).readable  # noqa: SLF001 - of its package
+        lake._full_schema = Layout(lake._index.view()).readable  # noqa: SLF001 - of its package
     return lake
 
 
@@ -58,10 +59,15 @@ def lake_of(
         return catalog.opened(source, index) if frame is None else Index(load_snapshot(first.store, None), data)
 
     table = None if frame is None else CatalogTable.of(frame)
-    reader = reader_of(spark, data, table)
+    reader, is_scan = reader_of(spark, data, table), True
+    if frame is not None and table is None and isinstance(reader, SparkReader):
+        is_scan = reader.is_plain_scan(frame)
+        if not is_scan and reader.dataset.layout == "folder":
+            reader = SparkReader(spark, cast("ParquetDataset", open_dataset(files_of(frame))))
+            is_scan = reader.is_plain_scan(frame)
     lake = Lake(spark, first, reader, reopen, method, table, frame)
     if frame is not None:
-        _check_frame(frame, lake.full_schema, reader)
+        _check_frame(frame, lake.full_schema, is_scan=is_scan)
         if table is not None:
             lake.resolve = lambda: lake_of(catalog, spark.table(table.name), index, method=method)
         elif isinstance(path, str):
@@ -69,13 +75,17 @@ def lake_of(
     return lake if columns is None else lake.select(names_of(columns))
 
 
-def _check_frame(frame: DataFrame, schema: StructType, reader: Reader) -> None:
+def _check_frame(frame: DataFrame, schema: StructType, *, is_scan: bool) -> None:
     """Refuse a frame with other rows or columns than a read of its files."""
     if frame.dtypes != [(field.name, field.dataType.simpleString()) for field in schema]:
         raise InvalidArgumentError(
             f"a table to read must have the columns of its files, {schema.simpleString():.200}",
             got=f"{frame.schema.simpleString():.200}",
-            do="pass the path of the files",
+            do="pass the path of the files, or read files in key=value folders with the option basePath",
         )
-    if isinstance(reader, SparkReader) and reader.table is None:
-        reader.check_plain_scan(frame, schema)
+    if not is_scan:
+        raise InvalidArgumentError(
+            "a frame to read must be the plain scan spark.read.parquet(path) of the indexed data, or of files by name",
+            got=f"columns {', '.join(frame.columns)[:200]} derived from it or read otherwise",
+            do="use read(path).where(condition), and derive from what that gives",
+        )

@@ -10,7 +10,7 @@ Design: docs/design/spark-reads.md#reads
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import reduce
 from pathlib import Path
@@ -25,21 +25,24 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.catalog import location_of
-from zonebloom.engines.spark.executors import changed_setting, other_names, setting
+from zonebloom.engines.spark.executors import changed_setting, is_connect
 from zonebloom.engines.spark.pushdown.names import named, unlike
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.row_ranges import read_rows
+from zonebloom.engines.spark.scan.seen_files import SeenFiles, other_names
 from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.engines.spark.versions import frame_of
 from zonebloom.formats import ParquetDataset
 from zonebloom.ground.arrow import from_numpy
-from zonebloom.ground.errors import DataFileError, InvalidArgumentError
+from zonebloom.ground.errors import DataFileError
+from zonebloom.index.index import Index
+from zonebloom.index.reader import IndexReader
 from zonebloom.search.view import View
+from zonebloom.stores.store import Traffic
 
 _GLOB = re.compile(r"([\[\]{}*?\\])")
-_UNFINISHED = "._COPYING_"
 _LOG_OF_A_STREAM = "_spark_metadata"
 """The folder in which a stream names the files of its finished batches. Spark reads no other file beside it."""
 _CHUNK = 32
@@ -72,6 +75,7 @@ class RangeReader:
     """Only the library reads the files: of a table one version, without its deleted rows."""
 
     is_native = False
+    other_files: str | None = None
 
     def __init__(self, spark: SparkSession, table: CatalogTable | None = None) -> None:
         self.spark = spark
@@ -86,9 +90,9 @@ class RangeReader:
         rows = read_rows(self.spark, Layout(view), view.universe, schema) if rows is None else rows
         return rows if self.table is None else _guarded(rows, self.table.frame)
 
-    def is_seen(self, listing: Mapping[str, Any]) -> Callable[[str], bool]:
-        """Tells whether a file is of the listing."""
-        return listing.__contains__
+    def searched(self, index: Index) -> Index:
+        """`index` itself: it lists the files that are read here."""
+        return index
 
 
 class SparkReader:
@@ -100,7 +104,7 @@ class SparkReader:
         self.spark = spark
         self.dataset = dataset
         self.table = table
-        self._guard: DataFrame | None = None
+        self._whole: tuple[DataFrame, StructType] | None = None
 
     def frame(
         self, view: View, schema: StructType, rows: DataFrame | None = None, *, is_shown: bool = False
@@ -115,8 +119,9 @@ class SparkReader:
             Whether `sql` and `read` must know the frame for the plain read. If that is cached, they do not.
         """
         if rows is not None:
-            guard = self._listed(view)
-            return rows if guard is None else _guarded(rows, guard)
+            with suppress(PySparkException, DataFileError):
+                return _guarded(rows, self._listed(view.listing)[0] if self.table is None else self.table.frame)
+            return rows
         if self.table is not None:
             return self.table.frame
         frame = self.plain(view.listing, schema, options={} if is_shown else _uncached())
@@ -124,41 +129,64 @@ class SparkReader:
             return self.frame(view, schema)
         return _ordered(frame, schema)
 
-    def _listed(self, view: View) -> DataFrame | None:
-        """What Spark reads, listed once, on the driver, without a job; None if Spark cannot read these files."""
-        if self._guard is None and self.table is not None:
-            self._guard = self.table.frame
-        if self._guard is None:
-            with suppress(PySparkException, DataFileError), changed_setting(self.spark, _LISTING_JOBS, str(2**31 - 1)):
-                self._guard = self.plain(view.listing, StructType())
-        return self._guard
+    @property
+    def other_files(self) -> str | None:
+        """The reason why Spark may read other files than these; None if it does not."""
+        return other_names(self.spark)
 
-    def check_plain_scan(self, frame: DataFrame, schema: StructType) -> None:
-        """Refuse a frame that is not Spark's plain read of this data set; Spark compares the two.
+    @property
+    def location(self) -> str:
+        """As `Dataset.location`."""
+        return self.dataset.location
 
-        Raises
-        ------
-        InvalidArgumentError
-            It has other columns, a filter, a join, options, or other files.
+    @property
+    def traffic(self) -> Traffic:
+        """As `Dataset.traffic`."""
+        return self.dataset.traffic
+
+    def pin(self) -> SeenFiles:
+        """The files as Spark sees them. Only Spark reads the log of a stream."""
+        data, logged = self.dataset, None
+        if data.layout == "folder" and Path(data.location, _LOG_OF_A_STREAM).is_dir():
+            frame = self.plain((), StructType()) if self.table is None else self.table.frame
+            logged = frozenset(map(location_of, frame.inputFiles()))
+        return SeenFiles(data.store, data.layout, data.files, logged)
+
+    def searched(self, index: Index) -> IndexReader:
+        """`index` over the files as Spark sees them."""
+        return IndexReader(index._snapshot, self)  # noqa: SLF001 - the same version, opened once
+
+    def _listed(self, listing: Iterable[str]) -> tuple[DataFrame, StructType]:
+        """Spark's plain read and its schema, listed once for a lake, on the driver, without a job for its folders.
+
+        Connect lists the files of a frame anew for each use, so there it has no columns that Spark would infer.
         """
+        if self._whole is None:
+            with changed_setting(self.spark, _LISTING_JOBS, str(2**31 - 1)):
+                whole = self.plain(listing)
+                schema = whole.schema
+                self._whole = self.plain(listing, StructType()) if is_connect(self.spark) else whole, schema
+        return self._whole
+
+    def is_plain_scan(self, frame: DataFrame) -> bool:
+        """Whether `frame` is Spark's plain read of just this data set; Spark compares the two."""
         listing = self.dataset.list()
-        plain = self.plain(listing)
-        is_plain = frame.schema == plain.schema and any(  # `sameSemantics` does not see renamed columns
-            frame.sameSemantics(self.plain(listing, columns, scheme=scheme, end=end))
-            for end in ("", "/")
-            for scheme in ("file://", "", "file:")
-            for columns in (schema, None)
-        )
-        if not is_plain:
-            raise InvalidArgumentError(
-                "a frame to read must be the plain scan spark.read.parquet(path) of the indexed data",
-                got=f"columns {', '.join(frame.columns)[:200]} derived from it or read otherwise",
-                do="use read(path).where(condition), and derive from what that gives",
+        _, schema = self._listed(listing)
+        if frame.schema != schema:  # `sameSemantics` does not see renamed columns
+            return False
+        spellings = [(scheme, end) for scheme in ("file://", "", "file:") for end in ("", "/")]
+        bases = [{"basePath": scheme + self.location + end} for scheme, end in spellings]
+        with changed_setting(self.spark, _LISTING_JOBS, str(2**31 - 1)):
+            return any(
+                frame.sameSemantics(self.plain(listing, columns, scheme=scheme, end=end, options=options))
+                for options in ([{}, *bases] if self.dataset.layout == "files" else [{}])
+                for scheme, end in spellings
+                for columns in (schema, None)
             )
 
     def plain(
         self,
-        listing: Mapping[str, Any],
+        listing: Iterable[str],
         schema: StructType | None = None,
         *,
         scheme: str = "file://",
@@ -186,7 +214,8 @@ class SparkReader:
         files = [_spelled(url_of(self.dataset.absolute(path)), scheme) for path in listing]
         if not files:
             raise DataFileError(f"a file of the data set {self.dataset.location} must be there", got="none")
-        return self._scan(files, schema, options if self.dataset.layout == "file" else {**self._base, **options})
+        has_keys = self.dataset.layout == "files" and any("=" in path for path in listing)
+        return self._scan(files, schema, {**self._base, **options} if has_keys else options)
 
     def _scan(self, paths: Iterable[str], schema: StructType | None, options: Mapping[str, str]) -> DataFrame:
         """Spark's scan of some paths; with a schema Spark infers none."""
@@ -198,52 +227,11 @@ class SparkReader:
         return {"basePath": url_of(self.dataset.location)}
 
     def schema(self, view: View) -> StructType:
-        """The schema of the plain read. If a few files of a folder give it, Spark does not list the others.
+        """The schema of the plain read.
 
         Design: docs/design/spark-reads.md#schema
         """
-        listing = view.listing
-        few = self._that_give_the_schema(listing)
-        if few is None:
-            return self.plain(listing).schema
-        return self._scan(map(self._path, few), None, self._base).schema
-
-    def _that_give_the_schema(self, listing: Mapping[str, Any]) -> list[str] | None:
-        """The first file, which has the columns, and one of each folder, whose keys are columns; None if all count.
-
-        Spark passes over files of 0 bytes, and takes columns also of files whose rows it skips.
-        """
-        is_of_all = setting(self.spark, "spark.sql.parquet.mergeSchema") == "TRUE" or other_names(self.spark)
-        if self.dataset.layout != "folder" or is_of_all or any(Path(self.dataset.location).rglob("_*metadata*")):
-            return None
-        ordered = sorted(filter(self.is_seen(listing), listing), key=lambda path: path.encode("utf-16-be"))
-        few = {path.rpartition("/")[0]: path for path in reversed(ordered)}
-        is_plain = len(ordered) == len(listing) and all(listing[path].size for path in few.values())
-        return list(few.values()) if is_plain and len(few) <= _CHUNK < len(listing) else None
-
-    def is_seen(self, listing: Mapping[str, Any]) -> Callable[[str], bool]:
-        """Tells whether Spark's plain read reads a file of the listing.
-
-        If some files lie in `key=value` folders, Spark skips files outside of them. Otherwise it skips files in any
-        folder, unless it gets the files by name. It also skips files that Hadoop is still copying.
-        """
-        if self.dataset.layout == "folder" and Path(self.dataset.location, _LOG_OF_A_STREAM).is_dir():
-            frame = self.plain(listing, StructType()) if self.table is None else self.table.frame
-            logged = set(map(location_of, frame.inputFiles()))
-            return lambda path: self.dataset.absolute(path) in logged
-        folders = {path: path.rpartition("/")[0] for path in listing if not _is_unfinished(path)}
-        is_keyed = any("=" in folder for folder in folders.values())
-        is_named = self.dataset.layout != "folder"
-        if is_named and is_keyed and (other := next((path for path in folders if "=" not in folders[path]), None)):
-            raise InvalidArgumentError(
-                "the files of a list must lie in key=value folders, all or none", got=other, do="pass two lists"
-            )
-
-        def is_read(path: str) -> bool:
-            folder = folders.get(path)
-            return folder is not None and ("=" in folder if is_keyed else is_named or not folder)
-
-        return is_read
+        return self._listed(view.listing)[1]
 
     def files(self, paths: tuple[str, ...], schema: StructType) -> DataFrame:
         """The rows of some files, by Spark itself: scans of few files each, which Spark lists without a job."""
@@ -254,10 +242,6 @@ class SparkReader:
 
     def _path(self, path: str) -> str:
         return escaped(url_of(self.dataset.absolute(path)))
-
-
-def _is_unfinished(path: str) -> bool:
-    return any(name.endswith(_UNFINISHED) for name in path.split("/"))
 
 
 def _uncached() -> dict[str, str]:
