@@ -78,3 +78,11 @@ def test_a_frame_of_some_files_of_an_indexed_folder_is_read(spark, tmp_path):
         bloom.read(spark.read.parquet(f"{flat}/*.parquet"))
     with pytest.raises(InvalidArgumentError, match="read files in key=value folders with the option basePath"):
         bloom.read(spark.read.parquet(*files))
+
+
+def test_the_index_of_a_folder_is_not_refreshed_from_some_of_its_files(any_spark, small_lake):
+    some = any_spark.read.parquet(f"{small_lake}/part-1.parquet")
+    with pytest.raises(InvalidArgumentError, match=r"refreshed from the folder, got a list of files.*paths="):
+        ZoneBloom(any_spark).refresh_index(some)
+    assert ZoneBloom(any_spark).refresh_index(plain_read(any_spark, small_lake)).num_files_dropped == 0
+    assert zb.open_index(small_lake).num_fragments == 6

@@ -74,8 +74,16 @@ class Scope:
         Raises
         ------
         InvalidArgumentError
-            Both arguments are given, a path is outside the data set, or a partition names another column.
+            Both arguments are given, a path is outside the data set, or a partition names another column. Or the
+            index is of a folder, and `dataset` has only some files of it.
         """
+        described = dataset.to_json(snapshot.store.location)
+        if described.get("layout") == "files" and snapshot.manifest.dataset.get("layout") == "folder":
+            raise InvalidArgumentError(
+                "the index of a folder must be refreshed from the folder",
+                got=f"a list of files, such as {described['files'][0]}",
+                do="open the index by the folder's path, and name files by paths=",
+            )
         if paths is not None and partitions is not None:
             raise InvalidArgumentError("a refresh must be confined to paths or to partitions", got="both")
         known_keys = snapshot.manifest.dataset.get("partition_columns", [])
