@@ -21,6 +21,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.types import StringType
 
 import zonebloom as zb
+from tests import delta_log
 from tests.formats.test_delta import add_file, hand_made
 from zonebloom.erasing import tables
 from zonebloom.erasing.journal import Journal
@@ -430,6 +431,27 @@ def test_a_delta_table_with_letters_beyond_ascii_in_its_paths_stays_as_it_is(tmp
     with pytest.raises(DataFileError, match=r"path .* deltalake changes .*got p=Zürich/part-.*; delete with the"):
         zb.erase(root, "k", [1])
     assert DeltaTable(root).to_pyarrow_table()["k"].to_pylist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("key", ["user '7'", "nobody"])
+@pytest.mark.parametrize("spelled", ["./{}", "{root}/{}", "file://{root}/{}"])
+def test_a_file_of_a_delta_table_that_was_removed_by_another_path_stays(tmp_path, spelled, key):
+    """deltalake 1.6 removes it in a vacuum, as it compares paths."""
+    root = delta_table(tmp_path, num_files=2)
+    add = delta_log.actions(root, "add")[1]
+    delta_log.commit(root, {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}})
+    delta_log.commit(root, {"add": add | {"path": spelled.format(add["path"], root=root)}})
+    with pytest.raises(DataFileError, match=r"each file by one path, .*got part-.*; rewrite it"):
+        zb.erase(root, "text", [key])
+    assert DeltaTable(root).count() == 200 - (key != "nobody")
+    assert zb.open_index(root).to_table("x >= 100").num_rows == 100
+
+
+def test_an_erasure_from_a_delta_table_that_has_lost_a_file_is_told(tmp_path):
+    root = delta_table(tmp_path, num_files=2)
+    (root / delta_log.actions(root, "add")[1]["path"]).unlink()
+    with pytest.raises(DataFileError, match=r"from which deltalake can delete, got .* not found"):
+        zb.erase(root, "text", ["user '7'"])
 
 
 def test_a_delta_table_that_is_restored_before_its_vacuum_keeps_its_files(tmp_path, meanwhile):

@@ -22,7 +22,7 @@ import pyarrow as pa
 from zonebloom.engines.iceberg.rewrite import delete_at
 from zonebloom.erasing.files import PASSES, current_rows, held_files
 from zonebloom.erasing.journal import Journal
-from zonebloom.formats.delta import UNESCAPED, DeltaDataset, mapping_mode
+from zonebloom.formats.delta import UNESCAPED, DeltaDataset, mapping_mode, path_in_table
 from zonebloom.formats.hive import NULL_FOLDER
 from zonebloom.formats.iceberg.dataset import IcebergDataset
 from zonebloom.formats.iceberg.errors import explained
@@ -176,8 +176,13 @@ def _changed(table: DeltaTable, view: View, held: Iterable[str]) -> Iterator[str
     if any(pa.types.is_timestamp(field.type) and field.type.tz for field in view.partition_fields):
         texts = (text for part in table.partitions() for text in part.values())
         yield from (f"the partition {text}, an instant of UTC" for text in texts if text and _UTC.fullmatch(text))
-    paths = pa.table(table.get_add_actions())["path"].to_pylist()
-    yield from (path for path in paths if quote(unquote(path), safe=UNESCAPED) != path)
+    yield from (path for path in _named(table) if quote(unquote(path), safe=UNESCAPED) != path)
+
+
+def _named(table: DeltaTable) -> list[str]:
+    """Paths of the files of the loaded version, as its log has them."""
+    paths: list[str] = pa.table(table.get_add_actions())["path"].to_pylist()
+    return paths
 
 
 def _renew_delta(table: DeltaTable, location: str) -> None:
@@ -215,7 +220,7 @@ def _explained(location: str) -> Iterator[None]:
 
     try:
         yield
-    except (DeltaError, OSError) as error:
+    except (DeltaError, pa.ArrowException, OSError) as error:
         raise_store_error(location, str(error))
         if isinstance(error, CommitFailedError) and _LOST_RACE.search(str(error)):
             raise ConcurrentCommitError(f"table {location} must stay as it is during a delete", got=error) from error
@@ -254,6 +259,13 @@ def _is_vacuumed(table: DeltaTable, data: DeltaDataset, journal: Journal) -> boo
             for is_dry_run in (True, False):
                 table.update_incremental()  # a vacuum removes files that a version since then has restored
                 old = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=is_dry_run)
+                named = {path_in_table(path, data.location) for path in _named(table)} if is_dry_run else set()
+                if both := named.intersection(old):
+                    raise DataFileError(
+                        f"the log of {data.location} must name each file by one path, as a vacuum goes by the paths",
+                        got=f"{min(both)}, which was removed by another",
+                        do="rewrite it with the engine that writes it, and erase again: the rest is done and recorded",
+                    )
                 journal.add("unnamed", [path for path in old if path in present])
     except ConcurrentCommitError:
         return False

@@ -242,7 +242,7 @@ def _files(table: DeltaTable, location: str, naming: Callable[[StoredName], str 
             )
     files = {}
     for row, (encoded, size, at) in enumerate(zip(written, sizes, written_at, strict=True)):
-        path = _relative(encoded, location)
+        path = path_in_table(encoded, location)
         values = {name: column[row] for name, column in parts}
         fingerprint = Fingerprint(size, at * _NS_OF_MS)
         files[path] = TableFile(fingerprint, joined(location, path), values, naming)
@@ -251,7 +251,7 @@ def _files(table: DeltaTable, location: str, naming: Callable[[StoredName], str 
     return dict(sorted(files.items()))
 
 
-def _relative(encoded: str, location: str) -> str:
+def path_in_table(encoded: str, location: str) -> str:
     """The path of a file in the folder of its table, from the percent-encoded path in the log.
 
     Raises
