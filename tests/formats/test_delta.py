@@ -434,6 +434,16 @@ def test_a_path_in_the_log_is_resolved_as_a_url_and_decoded_once(tmp_path, spell
     assert index.search(user(2)).files == ["a%20b.parquet"]
 
 
+@pytest.mark.parametrize("time", [-1, 1_790_000_000_000_000, 2**63 - 1])
+def test_a_time_of_a_file_in_another_unit_is_no_obstacle(tmp_path, time):
+    hand_made(tmp_path, PLAIN)
+    add_file(tmp_path, "a.parquet", rows(0, 10))
+    delta_log.commit(tmp_path, {"add": delta_log.actions(tmp_path, "add")[0] | {"modificationTime": time}})
+    index = build(tmp_path)
+    assert index.search(user(2)).num_zones_kept == 1
+    assert_agrees(index, tmp_path)
+
+
 def test_a_deletion_vector_that_is_of_no_file_is_refused(tmp_path):
     """deltalake's URL of a path with a backslash is that of another path."""
     hand_made(tmp_path, PLAIN, features=["deletionVectors"])

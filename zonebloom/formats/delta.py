@@ -49,6 +49,8 @@ _ORNAMENT = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*(?:↳|\d+:)?(?:\x1b\[\d+m)*\s*"
 """Separators of the parts of a message of deltalake."""
 _MAPPING = "delta.columnMapping"
 _NS_OF_MS = 1_000_000
+_TIMES = 1 << 63
+"""Nanoseconds: times of files are taken modulo this number, as some writers give microseconds for milliseconds."""
 _SETTLED_NS = 2_000_000_000
 """Nanoseconds: a local log whose last entry is younger is read again, as a rewritten entry may have the same time."""
 UNESCAPED = "/!$&'()+,:;=@"
@@ -244,7 +246,7 @@ def _files(table: DeltaTable, location: str, naming: Callable[[StoredName], str 
     for row, (encoded, size, at) in enumerate(zip(written, sizes, written_at, strict=True)):
         path = path_in_table(encoded, location)
         values = {name: column[row] for name, column in parts}
-        fingerprint = Fingerprint(size, at * _NS_OF_MS)
+        fingerprint = Fingerprint(size, at * _NS_OF_MS % _TIMES)
         files[path] = TableFile(fingerprint, joined(location, path), values, naming)
     if len(files) != len(written):
         raise DataFileError(f"a version of {location} must list each file once", got="some twice")
