@@ -122,7 +122,7 @@ def test_a_place_that_cannot_be_written_names_the_option(data, run, monkeypatch)
     monkeypatch.setattr("pathlib.Path.mkdir", refused)  # root may write anywhere
     code, _, err = run("build", str(data / "bare"), "-c", "user_id")
     assert (code, err.count("\n")) == (1, 1)
-    assert "keep the index elsewhere with --index FOLDER" in err
+    assert "an index can also be elsewhere, by --index FOLDER" in err
 
 
 def test_advice_of_a_locator_without_filters_is_a_command(data, run, tmp_path):

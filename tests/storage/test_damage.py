@@ -286,7 +286,7 @@ def test_no_write_permission(open_lake, tmp_path):
     refused = in_child(BUILD, open_lake.root, tmp_path / "warm", beside, index.root).splitlines()
     for place, message in zip((beside, index.root / "versions"), refused, strict=True):
         assert message.startswith(f"StorageError cannot write {place}")
-        assert "Permission denied; grant access, or keep the index elsewhere with index=" in message
+        assert "Permission denied; grant access; an index can also be elsewhere, by index=" in message
     assert names_in(open_lake.root) == list(open_lake.files)
     again = zb.open_index(index.root)
     assert (again.version, again.columns) == (1, ["device_id"])

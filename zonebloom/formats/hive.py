@@ -1,6 +1,6 @@
 """Hive partitions: `key=value` folders of a path as typed columns.
 
-The types follow pyarrow's inference: int32 where every value is one, else string; `__HIVE_DEFAULT_PARTITION__` is null.
+A column is int32 if each value is a decimal integer of 32 bits, else string. `__HIVE_DEFAULT_PARTITION__` is null.
 
 Spec: specs/pruning.md#partition-columns
 """

@@ -408,8 +408,8 @@ def _explained(verb: str, path: Path | str) -> Iterator[None]:
         if verb != "write" and isinstance(error, (FileNotFoundError, FileExistsError)):
             raise
         hint = {
-            errno.EACCES: f"; grant access, or keep the index elsewhere with {Words.INDEX}",
-            errno.EROFS: f"; keep the index elsewhere with {Words.INDEX}",
+            errno.EACCES: f"; grant access; an index can also be elsewhere, by {Words.INDEX}",
+            errno.EROFS: f"; an index can be elsewhere, by {Words.INDEX}",
             errno.EMFILE: "; allow more open files (ulimit -n), or build fewer columns at once",
             errno.ENOSPC: "; free some space and run again: nothing was committed",
             errno.EDQUOT: "; free some space and run again: nothing was committed",

@@ -39,7 +39,7 @@ def check_output(
         raise InvalidArgumentError(
             f"{option} {wanted} is in the data set or in its index", do="name a file in another folder"
         )
-    if wanted.exists() and not overwrite:
+    if os.path.exists(wanted) and not overwrite:  # noqa: PTH110 - no error in a closed folder; the write has it
         raise InvalidArgumentError(
             f"{option} {wanted} exists already", do=f"name another file, or add {Words.OVERWRITE}"
         )
