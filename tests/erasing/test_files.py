@@ -9,7 +9,9 @@ import json
 import os
 import stat
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from fcntl import LOCK_EX, LOCK_UN, flock
 from pathlib import Path
 
 import numpy as np
@@ -233,6 +235,24 @@ def test_a_file_that_changes_before_it_is_replaced_is_not_overwritten(tmp_path, 
     done = zb.erase(root, "k", [7])
     assert (done.num_rows_erased, done.num_rows_left) == (2, 0)
     assert rows_of(root) == [2, 8]
+
+
+def test_a_file_is_compared_and_replaced_while_no_other_erasure_replaces_it(tmp_path):
+    """Another holds the lock of the old file and replaces it: the comparison waits, and sees the new one."""
+    root, name = indexed(tmp_path, [1, 7]), "f0.parquet"
+    store, rows = LocalStore(str(root)), [pa.table({"k": keys}) for keys in ([1], [7])]
+    listed = store.stats([name])[name]
+    with ThreadPoolExecutor() as threads, store.staging(name) as staged, (root / name).open() as old:
+        flock(old, LOCK_EX)
+        pq.write_table(rows[0], staged)
+        ours = threads.submit(store.replace, name, staged, listed)
+        with pytest.raises(TimeoutError):
+            ours.result(timeout=0.2)
+        pq.write_table(rows[1], root / "other")
+        (root / "other").replace(root / name)
+        flock(old, LOCK_UN)
+        assert not ours.result()
+    assert rows_of(root) == [7]
 
 
 @pytest.mark.parametrize("num_changes", [1, 3, 9])

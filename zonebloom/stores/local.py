@@ -30,6 +30,7 @@ from zonebloom.stores.local_file import (
     SharedFile,
     fingerprint_of,
     kind_of,
+    locked,
     regular_file,
 )
 from zonebloom.stores.locations import StorageOptions, absolute, is_url
@@ -260,7 +261,7 @@ class LocalStore:
     def replace(self, path: str, staged: BinaryIO, expected: Fingerprint) -> bool:
         """Rename the staged file, with the old one's access rights, to `path`; a link stays, its file is replaced."""
         real = os.path.realpath(self.absolute(path))
-        with _explained("write", Path(real)), contextlib.suppress(FileNotFoundError):
+        with _explained("write", Path(real)), contextlib.suppress(FileNotFoundError), locked(Path(real)):
             staged.flush()
             status = os.stat(real)  # noqa: PTH116 - a plain string
             _copy_attributes(real, staged.name)

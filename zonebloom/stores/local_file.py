@@ -11,7 +11,7 @@ import mmap
 import os
 import stat
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,20 @@ class SharedFile:
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError, OSError):
             os.close(self.number)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which nobody else holds meanwhile; without effect on systems that have none."""
+    try:
+        from fcntl import LOCK_EX, flock  # noqa: PLC0415 - Windows has no such module, and renames no open file
+    except ImportError:
+        yield
+        return
+    with path.open("rb") as file:
+        with contextlib.suppress(OSError):  # of a file system without locks
+            flock(file, LOCK_EX)
+        yield
 
 
 def regular_file(path: Path) -> int:
