@@ -78,7 +78,7 @@ def _csv_values(
     text: str, chosen: str | None, column: str, wanted: pa.DataType, source: str
 ) -> list[tuple[int, str]] | None:
     """The values of a column of CSV with their line numbers; None if the text is not CSV with a header."""
-    rows = csv.reader(io.StringIO(text, newline="\n"))  # keeps line ends inside quotes
+    rows = csv.reader(io.StringIO(text, newline="\n"), strict=True)  # keeps line ends inside quotes
     try:
         header = next(rows, [])
     except csv.Error:
@@ -93,9 +93,11 @@ def _csv_values(
     values = []
     try:
         for row in rows:
-            if row and len(row) <= place:
+            if row and len(row) != len(header):
                 raise InvalidArgumentError(
-                    f"line {rows.line_num} of {source} has no {header[place]}, but {len(row)} of {len(header)} columns"
+                    f"line {rows.line_num} of {source} must have as many columns as the first, {len(header)}",
+                    got=len(row),
+                    do="put a value that has a comma in double quotes",
                 )
             values += [(rows.line_num, row[place])] if row else []
     except csv.Error as error:
