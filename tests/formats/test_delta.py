@@ -183,6 +183,22 @@ def test_a_file_that_spells_a_column_in_another_case_is_refused(tmp_path, mode):
         index.to_table(user(7))
 
 
+@pytest.mark.parametrize("has_field", [True, False])
+def test_a_column_of_a_file_that_the_table_does_not_have_is_not_taken_for_a_field(tmp_path, has_field):
+    """Nor a field for a column: their dotted names are one."""
+    rows = pa.table({"id": range(40), "s": [{"x": f"field {row}", "y": "y"} for row in range(40)]})
+    inner = {"type": "struct", "fields": [described("x" if has_field else "y", "string", 3, "", "none")]}
+    fields = [("id", "long", 1, "id"), ("s", inner, 2, "s")]
+    if has_field:
+        rows = rows.append_column("s.x", pa.array([f"column {row}" for row in range(40)]))
+    hand_made(tmp_path, fields if has_field else [*fields, ("s.x", "string", 4, "s.x")])
+    add_file(tmp_path, "a.parquet", rows)
+    index = zb.build_index(tmp_path, "s.x", rows_per_zone=8)
+    assert index.exists("s.x", ["field 7", "column 7"]).to_pylist() == [has_field, False]
+    assert index.to_table("`s.x` IS NULL").num_rows == 40 * (not has_field)
+    assert plain(index.to_table("id >= 0")).equals(their_rows(tmp_path))
+
+
 def hand_made(root: Path, fields, *, mode="none", partitions=(), features=()) -> None:
     """A table without files whose schema is that of `fields`: name, type, id and physical name."""
     written = [described(*field, mode) for field in fields]

@@ -331,12 +331,14 @@ class _Names:
         self.ids: dict[str, str] = {}
         self._by_path: dict[tuple[str, ...], str] = {}
         self._by_id: dict[int, str] = {}
+        self._structs: set[tuple[str, ...]] = set()
         self._collect(schema, (), (), is_item=False)
         self._folded = set(map(_folded, self._by_path))
 
     def _collect(
         self, struct: Mapping[str, Any], logical: tuple[str, ...], physical: tuple[str, ...], *, is_item: bool
     ) -> None:
+        self._structs.add(physical)
         for field in struct["fields"]:
             metadata = field.get("metadata", {}) if self.mode != "none" else {}
             name, stored = field["name"], metadata.get(f"{_MAPPING}.physicalName", field["name"])
@@ -350,7 +352,9 @@ class _Names:
                 self._collect(inner, (*logical_path, *place), (*stored_path, *place), is_item=is_item or bool(place))
 
     def name_of(self, stored: StoredName) -> str | None:
-        """The table's name of a stored column; None if the table has dropped the column.
+        """The table's name of a stored column; None if the table does not have the column.
+
+        What is no field of a struct of the table keeps its name, such as a part of a variant.
 
         Raises
         ------
@@ -361,7 +365,7 @@ class _Names:
             name = self._by_path.get(stored.path)
             if name is None and _folded(stored.path) in self._folded:  # Spark reads it, deltalake has nulls
                 raise LookupError(f"{'.'.join(stored.path)}, spelled in another case; rewrite the file by Spark")
-            return stored.path[-1] if self.mode == "none" else name
+            return stored.path[-1] if stored.path[:-1] not in self._structs else name
         if stored.field_id is None:
             raise LookupError(f"no field id of {'.'.join(stored.path)}, which mapping mode id needs")
         return self._by_id.get(stored.field_id)
