@@ -79,10 +79,17 @@ def test_an_index_of_another_data_set_is_refused(lake, run, make_lake, tmp_path)
         outcome = run(command[0], other.root, *command[1:], "--index", place)
         assert (outcome.code, outcome.out) == (2, "")
         assert f"which is {lake.root}, got {other.root}; name that" in outcome.err
-    link = tmp_path / "link"
+    link, missing = tmp_path / "link", "user_id = 'x'"
     link.symlink_to(lake.root)
-    for same in (link, f"{lake.root}/", lake.root.as_uri(), lake.root / lake.files[0]):
-        assert run("search", same, "-w", "user_id = 'x'", "--index", place).code == 0
+    for same in (link, f"{lake.root}/", lake.root.as_uri(), place):
+        assert run("search", same, "-w", missing, "--index", place).code == 0
+    first, second = (lake.root / name for name in lake.files[:2])
+    of_one = zb.build_index(first, "user_id", index=tmp_path / "of-one").location
+    of_two = zb.build_index([first, second], "user_id", index=tmp_path / "of-two").location
+    for path, index in ((first, place), (second, of_one), (lake.root, of_one), (first, of_two), (lake.root, of_two)):
+        assert run("search", path, "-w", missing, "--index", index).code == 2
+    for path, index in ((first, of_one), (of_two, of_two)):
+        assert run("search", path, "-w", missing, "--index", index).code == 0
 
 
 def test_scan_prints_csv_and_json_lines(lake, run):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ import click
 from zonebloom.bloom.sizing import LEAST_FPP
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.storage.options import COMMIT_EVERY
-from zonebloom.stores.locations import absolute, is_url
 
 _Decorator = Callable[[Any], Any]
 
@@ -159,19 +157,13 @@ def listed(text: str | None) -> list[str] | None:
 
 
 def open_it(path: str, index: str | None) -> Any:
-    """Open the index of a command. It must belong to the data set that the command names."""
-    from zonebloom.index.doors import open_index  # noqa: PLC0415 - `--help` must not load Arrow
+    """Open the index of a command. It must be the index of the data set that the command names."""
+    from zonebloom.index.doors import check_named, open_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     table = path if index and path.endswith(".metadata.json") else None  # this names a snapshot of Iceberg
     opened = open_index(index or path, storage_options=storage_options(), dataset=table)
-    if index and table is None and opened.dataset_kind != "iceberg":  # only its catalog knows its place
-        place = opened.data.location
-        if not any(_is_in(absolute(path), folder) for folder in (place, opened.location)):
-            raise InvalidArgumentError(
-                f"PATH must be the data set of the index {opened.location}, which is {place}",
-                got=path,
-                do=f"name that, or build an index of {path}",
-            )
+    if index and table is None:
+        check_named(opened, path)
     return opened
 
 
@@ -182,12 +174,6 @@ def check_output(
     from zonebloom.index.report import output_path as outputs  # noqa: PLC0415 - `--help` must not load Arrow
 
     outputs.check_output(path, opened.data.pin(), opened.location, endings=endings, overwrite=overwrite)
-
-
-def _is_in(path: str, place: str) -> bool:
-    """Whether `path` is `place` or lies in it, by name or after links are resolved."""
-    resolved = (path, place) if is_url(place) else (os.path.realpath(path), os.path.realpath(place))
-    return any(f"{inner}/".startswith(f"{outer.rstrip('/')}/") for inner, outer in ((path, place), resolved))
 
 
 @contextlib.contextmanager

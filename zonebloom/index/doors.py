@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE
-from zonebloom.formats import open_dataset
+from zonebloom.formats import ParquetDataset, open_dataset
 from zonebloom.formats.index_location import is_index_name, is_relative, places_of
 from zonebloom.formats.table_folders import METADATA_SUFFIX, is_catalog_name
-from zonebloom.ground.errors import IndexNotFoundError, Words
+from zonebloom.ground.errors import IndexNotFoundError, InvalidArgumentError, Words
+from zonebloom.ground.reasons import counted
 from zonebloom.ground.threads import concurrently
 from zonebloom.index.index import Index
 from zonebloom.storage.manifest import list_versions
@@ -114,9 +115,32 @@ def _is_of(given: str, described: Mapping[str, Any]) -> bool:
     root = described.get("root")
     if not isinstance(root, str):  # of a newer kind, which is refused when it is opened
         return True
-    if is_relative(root) or root == given:
-        return True
-    return not is_url(given) and os.path.realpath(root) == os.path.realpath(given)
+    return is_relative(root) or _is_same(root, given)
+
+
+def _is_same(place: str, given: str) -> bool:
+    return place == given or (not is_url(given) and os.path.realpath(place) == os.path.realpath(given))
+
+
+def check_named(index: Index, path: str) -> None:
+    """Check that `path` names the data set of an index, or the index itself.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It names something else: the index would give the rows of its own data set.
+    """
+    data, given = index.data, _location(path)
+    named = [data.location]
+    if isinstance(data, ParquetDataset) and data.layout != "folder":
+        named = [data.absolute(file) for file in data.files]
+    if not (_is_same(index.location, given) or (len(named) == 1 and _is_same(named[0], given))):
+        further = f" and {counted(len(named) - 1, 'other file')}" if len(named) > 1 else ""
+        raise InvalidArgumentError(
+            f"{Words.DATASET} must be the data set of the index {index.location}, which is {named[0]}{further}",
+            got=path,
+            do=f"name that or the folder of the index, or build an index of {path}",
+        )
 
 
 def _places(given: str) -> Iterator[str]:
