@@ -260,6 +260,8 @@ def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
     other = pads.HivePartitioning(pa.schema([("day", pa.string())]), null_fallback="NUL")
     (tmp_path / "both/id=7").mkdir(parents=True)
     shutil.copy(tmp_path / "a.parquet", tmp_path / "both/id=7")
+    shutil.copytree(tmp_path / "hive/day=1", tmp_path / "days/day=1")
+    of_text = pads.partitioning(pa.schema([("day", pa.string())]), flavor="hive")
     in_ms = pads.ParquetFileFormat(read_options=pads.ParquetReadOptions(coerce_int96_timestamp_unit="ms"))
     groups = [fragment.subset(row_group_ids=[1]) for fragment in dataset.get_fragments()]
     ours = zb.build_index(path, "id", index=tmp_path / "own").dataset()
@@ -276,6 +278,10 @@ def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
             pads.dataset(tmp_path / "both", partitioning=pads.partitioning(dataset.schema, flavor="hive")),
             "in its files or in its partitions, got id in both",
         ),
+        (pads.dataset(path, schema=pa.schema([("id", pa.int32())])), "got id: int32, where they have int64"),
+        (pads.dataset(path, schema=pa.schema([("x", pa.int32())])), "got x: int32, where they have none"),
+        (pads.dataset(path, schema=pa.schema([])), "got one without id"),
+        (pads.dataset(tmp_path / "days", partitioning=of_text), "got day: string, where they have int32"),
         (pads.dataset(path, format=in_ms), "times of INT96 as they are, got in ms"),
     ):
         with pytest.raises(InvalidArgumentError, match=problem):

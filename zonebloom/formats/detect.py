@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from zonebloom.formats.dataset import Dataset
 from zonebloom.formats.folder import ParquetDataset, dataset_at, dataset_of_files
-from zonebloom.formats.hive import is_int32, partition_values
+from zonebloom.formats.hive import is_int32, partition_values, with_keys
 from zonebloom.formats.index_location import root_of
+from zonebloom.formats.schema_evolution import unified
 from zonebloom.formats.table_folders import (
     CATALOG_PREFIX,
     LOG_FOLDER,
@@ -25,6 +26,7 @@ from zonebloom.formats.table_folders import (
     is_log_entry,
     table_kind,
 )
+from zonebloom.ground.arrow import schema_without_views, unwrapped
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.stores.local import LocalStore
 from zonebloom.stores.locations import absolute, check_options, is_url, joined
@@ -188,12 +190,12 @@ def _is_cut(fragment: Any) -> bool:
         return False
 
 
-def _names(fragment: Any) -> set[str]:
+def _stored(fragment: Any) -> pa.Schema:
     """The columns in the file of a fragment. Cost: pyarrow reads the footer."""
     try:
-        return set(fragment.physical_schema.names)
+        return fragment.physical_schema
     except (pa.ArrowException, OSError):  # a build skips an unreadable file
-        return set()
+        return pa.schema([])
 
 
 def _check_partitions(dataset: Any) -> None:
@@ -201,7 +203,7 @@ def _check_partitions(dataset: Any) -> None:
 
     for fragment in dataset.get_fragments():
         folders, partition = partition_values(fragment.path), get_partition_keys(fragment.partition_expression)
-        for key in partition.keys() & _names(fragment) if partition else ():
+        for key in partition.keys() & set(_stored(fragment).names) if partition else ():
             raise InvalidArgumentError(
                 "a pyarrow Dataset must have each column in its files or in its partitions",
                 got=f"{key} in both, in {fragment.path}",
@@ -216,6 +218,22 @@ def _check_partitions(dataset: Any) -> None:
                     got=f"{key} = {value!r} for {fragment.path}",
                     do="write the files to such folders",
                 )
+
+
+def _check_schema(dataset: Any, files: Sequence[str]) -> None:
+    """Check that files and folders have the columns of the Dataset in its types, and the first file has no others."""
+    schemas = [_stored(fragment) for fragment in dataset.get_fragments()]
+    held, _ = with_keys(unified(list(dict.fromkeys(schemas))), files)
+    types = {field.name: unwrapped(field.type) for field in schema_without_views(held)}
+    wrong = [field for field in schema_without_views(dataset.schema) if types.get(field.name) != unwrapped(field.type)]
+    left_out = sorted({*schemas[0].names} - {*dataset.schema.names})
+    if wrong or left_out:
+        own = f"{wrong[0].name}: {wrong[0].type}" if wrong else f"one without {left_out[0]}"
+        raise InvalidArgumentError(
+            "a pyarrow Dataset must have the schema of its files and folders, which an index has",
+            got=f"{own}, where they have {types.get(wrong[0].name, 'none') if wrong else 'it'}",
+            do="give the folder or the list of files, and cast or select what to_table returns",
+        )
 
 
 def _of_pyarrow(dataset: Any, *, as_files: bool) -> ParquetDataset:
@@ -246,4 +264,6 @@ def _of_pyarrow(dataset: Any, *, as_files: bool) -> ParquetDataset:
     if not dataset.files:
         raise DataFileError("a data set must have at least one file", got="a pyarrow Dataset with none")
     paths = [os.path.abspath(path) for path in dataset.files]  # noqa: PTH100 - plain strings
-    return _of_files(paths, None, as_files=as_files)
+    named = _of_files(paths, None, as_files=as_files)
+    _check_schema(dataset, named.files)
+    return named
