@@ -84,6 +84,7 @@ COMMANDS = [
     ("build {}/lake -c nothing", 2, "no column nothing in the data"),
     ("build {}/lake -c amount -c amount", 2, "different names"),
     ("whatif {}/lake -c day", 2, "day is a partition column"),
+    ("exists {}/lake -c day --values /dev/null", 2, "search or scan by it: a partition column needs no index"),
     ("scan {}/lake", 2, "give --where"),
     ("refresh {}/lake --partition day=9", 2, "no file has day=9"),
     ("report {}/lake -o {}/r", 2, "--output {}/r does not end in .html"),

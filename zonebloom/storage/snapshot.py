@@ -174,7 +174,13 @@ class Snapshot:
     def not_indexed(self, name: str) -> ColumnNotFoundError:
         """The error for `name`, which is not an indexed column."""
         if name in leaf_paths(self.manifest.schema):
-            return ColumnNotFoundError(f"column {name} is not indexed", do=Words.BUILD_COLUMN.of(name))
+            is_partition = name in self.manifest.dataset.get("partition_columns", [])
+            do = (
+                "search or scan by it: a partition column needs no index"
+                if is_partition
+                else Words.BUILD_COLUMN.of(name)
+            )
+            return ColumnNotFoundError(f"column {name} is not indexed", do=do)
         names = [entry.name for entry in self.manifest.columns]
         return ColumnNotFoundError.among(name, names, f"the index {self.store.location}")
 
