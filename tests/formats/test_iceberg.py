@@ -476,6 +476,28 @@ def test_equality_deletes_are_refused_by_name(table, place, tmp_path):
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_table_by_its_name_is_that_of_the_catalog_now_whatever_its_index_was_built_of(  # noqa: PLR0917 - fixtures
+    catalog, table, place, tmp_path, monkeypatch, run
+):
+    """Of a metadata file, which means that file for ever, or of a table that had the same place."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    older, name = table.metadata_location, "iceberg:here.db.events"
+    for index in (None, place):
+        zb.build_index(older, "u", index=index)
+    catalog.register_table("db.copy", older)
+    table.append(rows(7000, 7001))
+    opened = zb.open_index(name)
+    assert_agrees(opened, table)
+    table.append(rows(8000, 8001))
+    assert opened.to_table("id = 8000").num_rows == 1
+    for path, num_rows in ((name, 1), ("iceberg:here.db.copy", 0), (place, 0)):
+        code, out, _ = run("scan", path, "-w", "id = 8000", "--index", place)
+        assert (code, len(out.splitlines())) == (0, 1 + num_rows)
+    assert run("scan", local(table.location()), "-w", "id = 8000", "--index", place).code == 2
+    assert zb.open_index(name).refresh().num_files_added == 2
+
+
 def test_an_index_opened_without_its_table_asks_the_catalog_of_that_name(table, place, tmp_path, monkeypatch):
     build(table, place)
     with pytest.raises(InvalidArgumentError, match="by dataset="):

@@ -81,7 +81,8 @@ def open_index(
 
     Spec: specs/index-format.md#locations
     """
-    given = _location(path)
+    named = open_dataset(path) if is_catalog_name(path) else None
+    given = absolute(path) if named is None else named.location
 
     def listed(place: str) -> tuple[Store, list[int]]:
         store = open_store(place, storage_options)
@@ -91,9 +92,10 @@ def open_index(
     for store, versions in concurrently(listed, _places(given), places_at_once):
         if versions:
             snapshot = load_snapshot(store, version, versions)
-            if dataset is None and given != store.location and not _is_of(given, snapshot.manifest.dataset):
+            is_beside = named is None and given != store.location
+            if dataset is None and is_beside and not _is_of(given, snapshot.manifest.dataset):
                 dataset = given
-            table = None if dataset is None else open_dataset(dataset, storage_options)
+            table = named if dataset is None else open_dataset(dataset, storage_options)
             _log.debug("opened %s, version %s of %s", store.location, version or versions[-1], versions)
             return Index(snapshot, table)
     if not is_url(given) and not os.path.exists(given):  # noqa: PTH110 - never raises, whatever the name
@@ -110,8 +112,9 @@ def _is_of(given: str, described: Mapping[str, Any]) -> bool:
 
     The index beside a table may have been built or refreshed with another branch or another metadata file of it.
     """
-    if given.endswith(METADATA_SUFFIX):
-        return bool(described.get("metadata") == given)
+    metadata = described.get("metadata")
+    if metadata is not None or given.endswith(METADATA_SUFFIX):
+        return bool(metadata == given)
     root = described.get("root")
     if not isinstance(root, str):  # of a newer kind, which is refused when it is opened
         return True
@@ -122,25 +125,27 @@ def _is_same(place: str, given: str) -> bool:
     return place == given or (not is_url(given) and os.path.realpath(place) == os.path.realpath(given))
 
 
-def check_named(index: Index, path: str) -> None:
-    """Check that `path` names the data set of an index, or the index itself.
+def is_of_named(index: Index, path: str) -> bool:
+    """Whether `path` names the data set of an index, and not the index itself.
 
     Raises
     ------
     InvalidArgumentError
-        It names something else: the index would give the rows of its own data set.
+        It names neither: the index would give the rows of its own data set.
     """
     data, given = index.data, _location(path)
     named = [data.location]
     if isinstance(data, ParquetDataset) and data.layout != "folder":
         named = [data.absolute(file) for file in data.files]
-    if not (_is_same(index.location, given) or (len(named) == 1 and _is_same(named[0], given))):
+    is_index = _is_same(index.location, given)
+    if not is_index and (len(named) > 1 or not _is_same(named[0], given)):
         further = f" and {counted(len(named) - 1, 'other file')}" if len(named) > 1 else ""
         raise InvalidArgumentError(
             f"{Words.DATASET} must be the data set of the index {index.location}, which is {named[0]}{further}",
             got=path,
             do=f"name that or the folder of the index, or build an index of {path}",
         )
+    return not is_index
 
 
 def _places(given: str) -> Iterator[str]:

@@ -47,11 +47,12 @@ class IcebergDataset(TableDataset):
 
     @classmethod
     def of_name(cls, name: str) -> IcebergDataset:
-        """The table of a name such as ``catalog.namespace.table``, by pyiceberg's configuration."""
+        """The table of a name such as ``catalog.namespace.table``, as it is now, by pyiceberg's configuration."""
         catalog, *names = name.split(".")
         if len(names) < 2 or not all(names):  # noqa: PLR2004 - a namespace and a table
             raise InvalidArgumentError("a table is named iceberg:CATALOG.NAMESPACE.TABLE", got=name)
-        return cls.of_table(cls("", catalog=catalog, name=names).table())
+        table = cls("", catalog=catalog, name=names).table()
+        return cls(plain_location(table.location()), catalog=catalog, name=names)
 
     @classmethod
     def of_path(cls, path: str) -> IcebergDataset:
