@@ -271,7 +271,8 @@ def test_a_name_with_its_table_in_front_is_that_of_spark(spark, tmp_path):
         assert bloom.search("device", "device.id = 7").kept.rows == 20
         assert bloom.search("device", "id = 7").kept.rows == bloom.search(str(path), "device.id = 17").kept.rows == 2
         frame = spark.read.parquet(str(path)).alias("a")
-        assert bloom.read(frame).prepare(frame.device.id == 17).plan.result.kept.rows == 2
+        if has("spark_4"):  # which shows the field as device.id
+            assert bloom.read(frame).prepare(frame.device.id == 17).plan.result.kept.rows == 2
         for name, condition in (
             ("device", "device.id = 7"),
             ("a", "a.id = 7 AND rand() < 2"),
@@ -536,7 +537,10 @@ def test_many_candidates_are_read_without_a_setting_of_the_session(spark, tmp_pa
 # --- types ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", some(["keys", "flat", "beside", "merged", "empty", "summary", "copied"], 2))
+@pytest.mark.parametrize(
+    "layout",  # Spark 3.5 fails at files without bytes
+    some(["keys", "flat", "beside", "merged", *["empty"] * has("spark_4"), "summary", "copied"], 2),
+)
 def test_the_schema_of_many_files_is_that_of_a_plain_read(spark, tmp_path, layout):
     """Of many files few give the schema: Spark takes the first file's columns, and types of keys from all folders."""
     for number in range(40):
