@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from zonebloom.errors import InvalidArgumentError
 
 NUM_ROWS = 2000
 TEXTS = ["", "a", " b ", "'q'", "id"]
@@ -268,6 +269,28 @@ def test_an_output_never_replaces_data(lake, run):
             assert (code, out) == (2, "")
             assert "is in the data set or in its index" in err
     assert target.read_bytes() == before
+
+
+def test_what_a_link_of_the_data_set_leads_to_is_data_by_any_name(tmp_path, run):
+    root, other, alone = (tmp_path / name for name in ("lake", "other", "alone"))
+    for folder in (root, other, alone):
+        folder.mkdir()
+        pq.write_table(pa.table({"k": [1]}), folder / "a.parquet")
+    (root / "linked").symlink_to(other)
+    (root / "b.parquet").symlink_to(alone / "a.parquet")
+    zb.build_index(root, "k")
+    outputs = (root / "linked/a.parquet", other / "a.parquet", other / "new.parquet", root / "b.parquet")
+    for output in (*outputs, alone / "a.parquet"):
+        code, out, err = run("scan", root, "-w", "k = 1", "-o", output, "--overwrite")
+        assert (code, out, "is in the data set or in its index" in err) == (2, "", True)
+    for place in (root / "linked/index", other / "index"):
+        with pytest.raises(InvalidArgumentError, match="an index inside the data set"):
+            zb.build_index(root, "k", index=place)
+    with pytest.raises(InvalidArgumentError, match="copies must go outside"):
+        zb.add_parquet_blooms(root, other, "k")
+    assert run("scan", root, "-w", "k = 1", "-o", alone / "new.parquet").code == 0
+    zb.build_index(root, "k", index=other / "_index")
+    assert zb.open_index(root).to_table("k = 1").num_rows == 3
 
 
 def test_an_output_replaces_nothing_unless_it_is_told_to(lake, run, tmp_path):

@@ -184,11 +184,26 @@ class ParquetDataset(DatasetSnapshot):
         """Refuse a folder below the root whose name does not hide it: readers would take the index for data."""
         if self.layout != "folder" or is_url(location) != self.is_remote:
             return
-        inside = self.store.relative(location)
+        inside = self.store.relative(location) if self.is_remote else self.inside(location)
         if inside is not None and not any(is_hidden(name) for name in inside.split("/") if name != "."):
             raise InvalidArgumentError(
                 "an index inside the data set must be in a folder whose name begins with _ or .", got=location
             )
+
+    def inside(self, path: str) -> str | None:
+        """The part of a local path below the root, or below a folder to which a link in the data set leads; else None.
+
+        None also for a list of files, and for an object store.
+        """
+        if self.layout != "folder" or self.is_remote:
+            return None
+        folders = {"", *(file.rpartition("/")[0] for file in self.list())}
+        places = {self.location, *(os.path.realpath(self.absolute(folder)) for folder in folders)}
+        for whole in (os.path.abspath(path), os.path.realpath(path)):  # noqa: PTH100 - text
+            for place in sorted(places):
+                if f"{whole}/".startswith(f"{place.rstrip('/')}/"):
+                    return os.path.relpath(whole, place)
+        return None
 
     def to_json(self, index_location: str) -> dict[str, Any]:
         """The description of the data set in a version file; see `written_root`."""

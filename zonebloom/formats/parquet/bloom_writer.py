@@ -100,7 +100,7 @@ def add_parquet_blooms(
     if not isinstance(dataset, ParquetDataset) or dataset.is_remote:
         raise InvalidArgumentError("files must be local, and of no table, to be copied with filters", got=f"{source!r}")
     root, folder = Path(dataset.location), Path(target).absolute()
-    if dataset.layout == "folder" and folder.resolve().is_relative_to(root.resolve()):
+    if dataset.inside(str(folder)) is not None:
         raise InvalidArgumentError(f"copies must go outside of the data set {root}", got=folder)
     paths = list(dataset.list())
     taken = [path for path in paths if os.path.lexists(folder / path)]

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from zonebloom.formats import DatasetSnapshot
+from zonebloom.formats import DatasetSnapshot, ParquetDataset
 from zonebloom.ground.errors import InvalidArgumentError, Words
 
 
@@ -32,14 +32,16 @@ def check_output(
     wanted = Path(path)
     if wanted.suffix not in endings:
         raise InvalidArgumentError(f"{option} {wanted} does not end in {' or '.join(endings)}")
-    is_folder = getattr(dataset, "layout", "folder") == "folder"
-    data = [dataset.location] if is_folder else [dataset.absolute(place) for place in dataset.list()]
-    real = os.path.realpath(wanted)
-    if any(f"{real}/".startswith(f"{os.path.realpath(place)}/") for place in (index, *data)):
+    real, places, is_inside = os.path.realpath(wanted), [index, dataset.location], False
+    if isinstance(dataset, ParquetDataset):
+        is_inside = dataset.inside(str(wanted)) is not None
+        is_file = os.path.exists(real) and not dataset.is_remote  # noqa: PTH110 - no error in a closed folder
+        places = [index, *(map(dataset.absolute, dataset.list()) if is_file else ())]  # some may be links to it
+    if is_inside or any(f"{real}/".startswith(f"{os.path.realpath(place)}/") for place in places):
         raise InvalidArgumentError(
             f"{option} {wanted} is in the data set or in its index", do="name a file in another folder"
         )
-    if os.path.exists(wanted) and not overwrite:  # noqa: PTH110 - no error in a closed folder; the write has it
+    if os.path.exists(wanted) and not overwrite:  # noqa: PTH110 - as above; the write has it
         raise InvalidArgumentError(
             f"{option} {wanted} exists already", do=f"name another file, or add {Words.OVERWRITE}"
         )
