@@ -92,6 +92,23 @@ def test_an_index_of_another_data_set_is_refused(lake, run, make_lake, tmp_path)
         assert run("search", path, "-w", missing, "--index", index).code == 0
 
 
+def test_an_index_beside_a_file_answers_for_that_file_alone(tmp_path, run):
+    """Also if both were renamed and another file has the former name, or if the index is of a list."""
+    first, march = tmp_path / "events.parquet", tmp_path / "march.parquet"
+    pq.write_table(pa.table({"u": ["old", "both"]}), first)
+    zb.build_index(first, "u")
+    index_of(first).rename(index_of(march))
+    first.rename(march)
+    pq.write_table(pa.table({"u": ["new", "both"]}), first)
+    assert zb.open_index(march).to_table("u = 'both' OR u = 'old'").num_rows == 2
+    assert run("erase", march, "-c", "u", "--values", "-", stdin=b"both\n").code == 0
+    assert (pq.read_table(march)["u"].to_pylist(), pq.read_table(first)["u"].to_pylist()) == (["old"], ["new", "both"])
+    zb.build_index([first, march], "u", index=index_of(first))
+    assert zb.open_index(first).to_table("u = 'old'").num_rows == 0
+    zb.build_index(first, "u", index=tmp_path / "_zonebloom")
+    assert zb.open_index(tmp_path).to_table("u = 'old'").num_rows == 1
+
+
 def test_scan_prints_csv_and_json_lines(lake, run):
     device = lake.table["device_id"][5].as_py()
     scan = ("scan", lake.root, "-w", f"device_id = {device}")

@@ -51,6 +51,8 @@ def test_a_closed_stdin_and_a_column_that_is_listed_twice_are_named(lake, run):
     for asked in (("--column", "user_id", "--values", "-"), ("--where", "@-")):
         code, _, err = run("scan", lake, *asked, stdin=None)
         assert (code, "stdin is closed" in err) == (2, True), err
+    code, _, err = run("scan", lake, "--where", "@-", "--column", "user_id", "--values", "-", stdin=b"paid")
+    assert (code, "another option reads stdin" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -228,6 +228,18 @@ def test_a_file_that_snapshots_spell_in_two_ways_stays(tmp_path, catalog):
     assert table.refresh().scan().to_arrow().num_rows == 100
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_other_names_of_removed_files_are_told(request, tmp_path, kind):
+    """As of a backup by `cp -al`."""
+    table = delta_table(tmp_path) if kind == "delta" else request.getfixturevalue("table")
+    folder = tmp_path / "table" if kind == "delta" else Path(table.location().removeprefix("file://"))
+    files = [path for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts]
+    held = next(path for path in files if 7 in pq.read_table(path)["x"].to_pylist())
+    (tmp_path / "backup.parquet").hardlink_to(held)
+    done = zb.erase(table, "text", ["user '7'"], index=None if kind == "delta" else tmp_path / "index")
+    assert any(told.startswith(f"{held}: its old content stays") for told in done.still_held)
+
+
 def test_snapshots_of_tags_are_told_and_stay(tmp_path, table):
     tagged = table.current_snapshot().snapshot_id
     table.manage_snapshots().create_tag(tagged, "audit").commit()

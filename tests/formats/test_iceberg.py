@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import load_file_io
 from pyiceberg.manifest import (
     DataFileContent,
     FileFormat,
@@ -518,6 +519,27 @@ def test_an_index_opened_without_its_table_asks_the_catalog_of_that_name(table, 
         monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
         with pytest.raises(StorageError, match="check that the catalog is up"):
             zb.open_index(place).search(user(7))
+
+
+def test_a_place_is_not_that_of_the_table_that_has_its_name_now(catalog, table, place, tmp_path, monkeypatch):
+    build(table, place)
+    monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    catalog.rename_table("db.events", "db.old")
+    catalog.create_table("db.events", schema=rows(0, 1).schema, location=f"file://{tmp_path}/elsewhere")
+    with pytest.raises(DataFileError, match=r"must be the one at .*, got one at .*elsewhere; name it: iceberg:here"):
+        zb.open_index(place).search(user(7))
+
+
+def test_files_are_read_with_the_access_of_the_table_as_it_is_loaded_now(table, place, tmp_path):
+    """A catalog gives credentials anew with each load, and those of before expire."""
+    delete_rows(table, tmp_path / "d.parquet", {files_of(table)[0]: [3]})
+    index, before = build(table, place), table.io
+    assert index.to_table("id = 7").num_rows == 1
+    table.io = load_file_io(before.properties, table.metadata_location)
+    view = index.view()
+    assert view.dataset.opener.args[0] is view.dataset.deletes.args[0] is table.io
+    assert index.to_table("id IS NOT NULL").num_rows == 119
 
 
 def test_a_metadata_file_stands_for_itself(table, place):

@@ -24,7 +24,7 @@ SHARE, PROBABILITY = click.FloatRange(0, 1, min_open=True), click.FloatRange(LEA
 """Numbers that options take. click refuses others, and shows the range in the help."""
 PLACE = click.Path(readable=False)
 """A path or a URL. Shells complete it as a path; the library checks it."""
-_OPTIONS, _FORMAT = "zonebloom.storage_options", "zonebloom.format"
+_OPTIONS, _FORMAT, _STDIN = "zonebloom.storage_options", "zonebloom.format", "zonebloom.stdin"
 _SECONDS_OF_SILENCE = 1.0
 
 
@@ -69,12 +69,16 @@ def read_input(source: str) -> bytes:
     Raises
     ------
     OSError
-        The file cannot be read, or stdin is closed.
+        The file cannot be read, or stdin is closed, or another option reads it.
     """
     if source != "-":
         return Path(source).read_bytes()
     if sys.stdin is None:
         raise OSError(errno.EBADF, "stdin is closed")
+    meta = click.get_current_context().meta
+    if meta.get(_STDIN):
+        raise OSError(errno.EINVAL, "another option reads stdin")
+    meta[_STDIN] = True
     return sys.stdin.buffer.read()
 
 

@@ -266,7 +266,9 @@ def _is_vacuumed(table: DeltaTable, data: DeltaDataset, journal: Journal) -> boo
                         got=f"{min(both)}, which was removed by another",
                         do="rewrite it with the engine that writes it, and erase again: the rest is done and recorded",
                     )
-                journal.add("unnamed", [path for path in old if path in present])
+                journal.add("unnamed", removed := [path for path in old if path in present])
+                for path in filter(data.store.retains_old, removed if is_dry_run else ()):
+                    journal.add("retained", data.store.absolute(path))
     except ConcurrentCommitError:
         return False
     return True
@@ -322,6 +324,9 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         folders = tuple(f"{_place(folder)}/" for folder in (location, *map(table.properties.get, _FOLDERS)) if folder)
         for path in unnamed:
             if _place(path).startswith(folders):
+                folder, _, name = _place(path).rpartition("/")
+                if not is_url(folder) and open_store(folder, None).retains_old(name):
+                    journal.add("retained", _place(path))
                 with suppress(FileNotFoundError):
                     table.io.delete(path)
                 journal.add("removed", [path])
@@ -348,6 +353,7 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
     plain = plain_location(location)
     if is_url(plain):
         holders.append(f"{location}: files that no snapshot names were not looked for; run remove_orphan_files")
+        holders.append(f"{location}: old versions of removed files, if the bucket retains versions")
     else:
         names = {relative_path(path, location) for path in named}
         holders += _unnamed(plain, open_store(plain, None).files(""), names)

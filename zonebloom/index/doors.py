@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE
-from zonebloom.formats import ParquetDataset, open_dataset
-from zonebloom.formats.index_location import is_index_name, is_relative, places_of
+from zonebloom.formats import Dataset, ParquetDataset, dataset_from_json, open_dataset
+from zonebloom.formats.index_location import is_index_name, places_of
 from zonebloom.formats.table_folders import METADATA_SUFFIX, is_catalog_name
 from zonebloom.ground.errors import IndexNotFoundError, InvalidArgumentError, Words
 from zonebloom.ground.reasons import counted
@@ -93,7 +93,7 @@ def open_index(
         if versions:
             snapshot = load_snapshot(store, version, versions)
             is_beside = named is None and given != store.location
-            if dataset is None and is_beside and not _is_of(given, snapshot.manifest.dataset):
+            if dataset is None and is_beside and not _is_of(given, snapshot.manifest.dataset, store):
                 dataset = given
             table = named if dataset is None else open_dataset(dataset, storage_options)
             _log.debug("opened %s, version %s of %s", store.location, version or versions[-1], versions)
@@ -107,22 +107,30 @@ def _location(path: str | os.PathLike[str]) -> str:
     return open_dataset(path).location if is_catalog_name(path) else absolute(path)
 
 
-def _is_of(given: str, described: Mapping[str, Any]) -> bool:
-    """Whether the data set at `given` is the one that a version file describes.
+def _is_of(given: str, described: Mapping[str, Any], index: Store) -> bool:
+    """Whether the data set at `given` is the one that a version file of `index` describes.
 
-    The index beside a table may have been built or refreshed with another branch or another metadata file of it.
+    The index beside a table may have been built or refreshed with another branch or another metadata file of it, and
+    that beside a folder of one of its files.
     """
     metadata = described.get("metadata")
     if metadata is not None or given.endswith(METADATA_SUFFIX):
         return bool(metadata == given)
-    root = described.get("root")
-    if not isinstance(root, str):  # of a newer kind, which is refused when it is opened
+    if not isinstance(described.get("root"), str):  # of a newer kind, which is refused when it is opened
         return True
-    return is_relative(root) or _is_same(root, given)
+    places = _places_named(dataset_from_json(dict(described), index))
+    return len(places) == 1 and _is_same(places[0], given)
 
 
 def _is_same(place: str, given: str) -> bool:
     return place == given or (not is_url(given) and os.path.realpath(place) == os.path.realpath(given))
+
+
+def _places_named(data: Dataset) -> list[str]:
+    """The folder of a data set, or its files."""
+    if isinstance(data, ParquetDataset) and data.layout != "folder":
+        return [data.absolute(file) for file in data.files]
+    return [data.location]
 
 
 def is_of_named(index: Index, path: str) -> bool:
@@ -133,10 +141,7 @@ def is_of_named(index: Index, path: str) -> bool:
     InvalidArgumentError
         It names neither: the index would give the rows of its own data set.
     """
-    data, given = index.data, _location(path)
-    named = [data.location]
-    if isinstance(data, ParquetDataset) and data.layout != "folder":
-        named = [data.absolute(file) for file in data.files]
+    given, named = _location(path), _places_named(index.data)
     is_index = _is_same(index.location, given)
     if not is_index and (len(named) > 1 or not _is_same(named[0], given)):
         further = f" and {counted(len(named) - 1, 'other file')}" if len(named) > 1 else ""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from zonebloom.formats.iceberg.errors import explained, is_of_store, pyiceberg_tables
 from zonebloom.formats.iceberg.locations import newest_metadata, plain_location
-from zonebloom.formats.iceberg.snapshot import identity_of, snapshot_of
+from zonebloom.formats.iceberg.snapshot import identity_of, renew_access, snapshot_of
 from zonebloom.formats.table import TableDataset, TableSnapshot
-from zonebloom.formats.table_folders import METADATA_SUFFIX
+from zonebloom.formats.table_folders import CATALOG_PREFIX, METADATA_SUFFIX
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, StorageError, Words, first_line
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class IcebergDataset(TableDataset):
         """The current snapshot of the loaded metadata, or of the newest metadata in the folder or the catalog."""
         table = copy(self.table())  # another thread may refresh it
         if last is not None and last.identity == identity_of(table):
+            renew_access(last, table)
             return last
         described = {"metadata": self._metadata, "catalog": self._catalog, "name": self._name}
         return snapshot_of(table, {"kind": "iceberg", **described})
@@ -95,7 +96,7 @@ class IcebergDataset(TableDataset):
 
         name = ".".join(self._name)
         try:
-            return load_catalog(catalog).load_table(tuple(self._name))
+            table: Table = load_catalog(catalog).load_table(tuple(self._name))
         except NoSuchTableError as error:
             raise DataFileError(f"table {name} must be in catalog {catalog}", got="none") from error
         except Exception as error:  # catalogs' clients raise errors of any class
@@ -106,3 +107,10 @@ class IcebergDataset(TableDataset):
                 ) from error
             message = f"pyiceberg's configuration has no catalog {catalog} for table {name}: {first_line(error)}"
             raise InvalidArgumentError(message, do=Words.CATALOG) from error
+        if self.location and plain_location(table.location()).rstrip("/") != self.location.rstrip("/"):
+            raise DataFileError(
+                f"table {name} of catalog {catalog} must be the one at {self.location}",
+                got=f"one at {plain_location(table.location())}",
+                do=f"name it: {CATALOG_PREFIX}{catalog}.{name}",
+            )
+        return table

@@ -82,6 +82,13 @@ def snapshot_of(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
     )
 
 
+def renew_access(snapshot: TableSnapshot, table: Table) -> None:
+    """Read the files of `snapshot` as `table` does from now on: a catalog may give new credentials with each load."""
+    snapshot.opener = partial(opened, table.io)
+    if isinstance(snapshot.deletes, partial):
+        snapshot.deletes = partial(deleted_rows, table.io, *snapshot.deletes.args[1:])
+
+
 def planned(table: Table) -> tuple[list[FileScanTask], dict[str, str]]:
     """The data files of the current snapshot, each with its deletes, and the origin of each file by its path.
 
