@@ -364,6 +364,21 @@ def test_a_file_that_is_no_journal_is_told(tmp_path, part):
         zb.erase(root, "k", [7], record=tmp_path / "r.json")
 
 
+def test_a_second_call_with_the_record_of_one_that_runs_is_refused(tmp_path, meanwhile):
+    """It would count rows of the same steps; a call that failed lets the next one go on."""
+    root, asked = indexed(tmp_path, [1, 7]), {"record": tmp_path / "r.json"}
+
+    def again():
+        with pytest.raises(ConcurrentCommitError, match=r"r\.json\.part must be written by one call at a time"):
+            zb.erase(root, "k", [7], **asked)
+        raise KeyboardInterrupt
+
+    meanwhile(files, "_note_replaced", again)
+    with pytest.raises(KeyboardInterrupt):
+        zb.erase(root, "k", [7], **asked)
+    assert zb.erase(root, "k", [7], **asked).num_rows_erased == 1
+
+
 def test_a_folder_whose_name_is_not_utf_8_has_a_record_and_a_report(tmp_path):
     root = indexed(tmp_path, [1, 7]).rename(tmp_path / os.fsdecode(b"r\xff"))
     index = zb.build_index(root, "k")

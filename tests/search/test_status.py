@@ -6,6 +6,7 @@ Oracle: the changes that the test itself makes to the lake.
 from __future__ import annotations
 
 import shutil
+import uuid
 
 import numpy as np
 import pyarrow as pa
@@ -247,6 +248,18 @@ def test_delete_index_removes_what_zonebloom_wrote(flat_lake):
     assert [path.name for path in index_of(flat_lake.root).rglob("*")] == ["notes.txt"]
     with pytest.raises(IndexNotFoundError, match="nothing to remove"):
         zb.delete_index(flat_lake.root)
+
+
+def test_no_deletion_takes_what_a_data_set_has(tmp_path):
+    """Its folders and files may have the names of an index's folders."""
+    held = tmp_path / "lake" / "columns" / "day=1" / f"{uuid.uuid4()}.parquet"
+    (tmp_path / "lake" / "inbox").mkdir(parents=True)
+    held.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"k": [1]}), held)
+    with pytest.raises(IndexNotFoundError, match="nothing to remove"):
+        zb.delete_index(tmp_path / "lake")
+    assert held.exists()
+    assert (tmp_path / "lake" / "inbox").exists()
 
 
 def test_what_a_killed_first_build_left_can_be_deleted(flat_lake, run):

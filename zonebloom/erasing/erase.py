@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -127,17 +128,17 @@ def erase_by(
         "index_version": index.version,
         "table_version": _table_version(index.view()),
     }
-    journal = Journal(None if dry_run or record is None else Path(record), request)
-    if texts and not dry_run:  # without values nothing is vacuumed or expired either
-        try:
-            _erase_all(index, kind, column, keys, journal)
-        except StorageError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-            message = "no other erasure must remove files of the index meanwhile"
-            raise ConcurrentCommitError(message, got=first_line(error), do="call again") from error
-    erasure = _erasure(index, kind, journal, rows_left(index, column, keys), command, is_dry_run=dry_run)
-    journal.finish(erasure.to_dict())
+    with closing(Journal(None if dry_run or record is None else Path(record), request)) as journal:
+        if texts and not dry_run:  # without values nothing is vacuumed or expired either
+            try:
+                _erase_all(index, kind, column, keys, journal)
+            except StorageError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+                message = "no other erasure must remove files of the index meanwhile"
+                raise ConcurrentCommitError(message, got=first_line(error), do="call again") from error
+        erasure = _erasure(index, kind, journal, rows_left(index, column, keys), command, is_dry_run=dry_run)
+        journal.finish(erasure.to_dict())
     return erasure
 
 

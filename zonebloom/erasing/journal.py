@@ -10,10 +10,11 @@ import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from zonebloom.ground.errors import InvalidArgumentError, StorageError, Words
+from zonebloom.ground.errors import ConcurrentCommitError, InvalidArgumentError, StorageError, Words
 from zonebloom.storage.json_fields import Shape, array, mapping, record, text
+from zonebloom.stores.local_file import is_locked
 from zonebloom.stores.output_file import written_whole
 
 _SAME = ("dataset", "column", "values_sha256")
@@ -51,10 +52,21 @@ class Journal:
         self._record = record
         self._part = None if record is None else record.with_name(f"{record.name}.part")
         self._steps: list[dict[str, Any]] = []
+        self._num_written: int = 0
         if record is not None and self._part is not None and record.exists():
             self._part.unlink(missing_ok=True)  # of a call that was killed after it had written the record
             raise InvalidArgumentError(f"{Words.RECORD} {record} exists already", do="name another file")
-        if self._part is not None:
+        self._file: IO[str] | None = None
+        try:
+            self._begin(request)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, request: Mapping[str, Any]) -> None:
+        """Go on with the steps of a call that was stopped, or begin with the request."""
+        if self._part is not None and os.path.exists(self._part):  # noqa: PTH110 - no error for a long name
+            self._file = self._opened(self._part)
             self._steps = self._read(self._part)
         self._num_written = len(self._steps)
         if not self._steps:  # written with the first step, so a request that is refused leaves no file
@@ -69,11 +81,23 @@ class Journal:
             )
 
     @staticmethod
+    def _opened(part: Path) -> IO[str]:
+        """The journal, locked as long as this one is used: a second call would count the same rows."""
+        try:
+            file = part.open("a", encoding="utf-8", errors=_ESCAPED)
+        except OSError as error:
+            raise StorageError(f"cannot write {part}: {error}") from error
+        if is_locked(file):
+            file.close()
+            raise ConcurrentCommitError(
+                f"{part} must be written by one call at a time", got="another that runs", do="wait for its record"
+            )
+        return file
+
+    @staticmethod
     def _read(part: Path) -> list[dict[str, Any]]:
         """The steps that were written whole; a last line that was not is cut off."""
         try:
-            if not part.exists():
-                return []
             written = part.read_bytes()
             whole = written[: written.rfind(b"\n") + 1]
             os.truncate(part, len(whole))
@@ -86,12 +110,12 @@ class Journal:
         self._steps.append({step: content})
         if self._part is None:
             return
+        self._file = self._file or self._opened(self._part)
         try:
-            with self._part.open("a", encoding="utf-8", errors=_ESCAPED) as file:
-                for unwritten in self._steps[self._num_written :]:
-                    file.write(json.dumps(unwritten, ensure_ascii=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            for unwritten in self._steps[self._num_written :]:
+                self._file.write(json.dumps(unwritten, ensure_ascii=False) + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
             self._num_written = len(self._steps)
         except OSError as error:
             raise StorageError(f"cannot write {self._part}: {error}") from error
@@ -108,6 +132,14 @@ class Journal:
         """Write the record, whole or not at all, and remove the journal."""
         if self._record is None or self._part is None:
             return
+        if self._record.exists():
+            raise InvalidArgumentError(f"{Words.RECORD} {self._record} exists already", do="look at it, and call again")
         with written_whole(self._record) as staged:
             staged.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8", _ESCAPED)
+        self.close()
         self._part.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let another call go on."""
+        if self._file is not None:
+            self._file.close()

@@ -60,13 +60,27 @@ def _names(folder: str) -> list[str]:
 
 
 def table_kind(folder: str) -> str | None:
-    """The kind of the table whose folder a local folder is: `iceberg`, `lance`, `delta` or `hudi`; None if of none."""
-    if any(METADATA_SUFFIX in name for name in _names(f"{folder}/{METADATA_FOLDER}")):
-        return "iceberg"
-    if any(name.endswith(MANIFEST_SUFFIX) for name in _names(f"{folder}/{VERSIONS_FOLDER}")):
-        return "lance"
-    if any(map(is_log_entry, _names(f"{folder}/{LOG_FOLDER}"))):
-        return "delta"
+    """The kind of the table whose folder a local folder is: `iceberg`, `lance`, `delta` or `hudi`; None if of none.
+
+    Raises
+    ------
+    DataFileError
+        It has the metadata of two kinds, such as those that Delta's UniForm writes: one may be behind the other.
+    """
+    marks = {
+        "iceberg": any(METADATA_SUFFIX in name for name in _names(f"{folder}/{METADATA_FOLDER}")),
+        "lance": any(name.endswith(MANIFEST_SUFFIX) for name in _names(f"{folder}/{VERSIONS_FOLDER}")),
+        "delta": any(map(is_log_entry, _names(f"{folder}/{LOG_FOLDER}"))),
+    }
+    kinds = [kind for kind, is_there in marks.items() if is_there]
+    if len(kinds) > 1:
+        raise DataFileError(
+            f"{folder} must be a table of one kind",
+            got=" and ".join(kinds),
+            do="give the DeltaTable, the LanceDataset, or the Table or metadata file of Iceberg",
+        )
+    if kinds:
+        return kinds[0]
     return "hudi" if os.path.isdir(f"{folder}/{HUDI_FOLDER}") else None  # noqa: PTH112 - text
 
 

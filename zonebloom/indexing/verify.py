@@ -208,7 +208,7 @@ def is_in_zone(
 def check_imported(
     dataset: DatasetSnapshot, fragments: Sequence[Fragment], zones: ZoneTable, column: str, column_type: pa.DataType
 ) -> None:
-    """Check one zone of each file: its filter must have every value of the data.
+    """Check one zone of each file that has values: its filter must have every value of the data.
 
     Raises
     ------
@@ -219,9 +219,12 @@ def check_imported(
         mine = np.flatnonzero(zones.positions.fragment_ids == fragment.fragment_id)
         if not len(mine):
             continue
-        zone = int(mine[len(mine) // 2])
-        if not is_in_zone(dataset, fragment, zones, zone, column=column, column_type=column_type):
-            raise InvalidZoneTableError(
-                f"the filters must hold every value of {column}",
-                got=f"zone {zone}, which excludes one of its rows in {fragment.path}: the zones describe other data",
-            )
+        middle = len(mine) // 2
+        ordered = [*mine[middle:].tolist(), *mine[:middle].tolist()]
+        filled = next((zone for zone in ordered if zones.blocks(zone).any()), None)  # others tell nothing of values
+        for zone in ordered if filled is None else [filled]:
+            if not is_in_zone(dataset, fragment, zones, zone, column=column, column_type=column_type):
+                raise InvalidZoneTableError(
+                    f"the filters must hold every value of {column}",
+                    got=f"zone {zone}, which excludes a row of it in {fragment.path}: the zones describe other data",
+                )

@@ -26,7 +26,7 @@ from zonebloom.stores.store import Store
 
 _OURS = re.compile(
     r"versions/\.?\d{20}\.json(\.[0-9a-f]+)?|ids/\.?\d{20}(\.[0-9a-f]+)?|fragments/[0-9a-f-]{36}\.arrow"
-    r"|columns/[^/]+/[0-9a-f-]{36}(\.[a-z]+)+"
+    r"|columns/[^/]+/[0-9a-f-]{36}\.(zones\.arrow|slices\.arrow|locator|sbbf)"
 )
 """Paths that zonebloom writes; no other file in the folder is ever removed."""
 _FOLDERS = ("versions", "ids", "fragments", "columns")
@@ -245,7 +245,7 @@ def delete_index(store: Store, *, dry_run: bool = False) -> Removal:
     numbers = list_versions(store)
     order = [version_path(number) for number in numbers]
     order += [path for path in _files(store) if path not in order]
-    if not dry_run:
+    if order and not dry_run:
         for path in order:
             store.delete(path)
         store.prune()

@@ -13,7 +13,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -65,6 +65,19 @@ def locked(path: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):  # of a file system without locks
             flock(file, LOCK_EX)
         yield
+
+
+def is_locked(file: IO[Any]) -> bool:
+    """Lock an opened file until it is closed; whether another process has it locked already."""
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock  # noqa: PLC0415 - Windows has no such module
+
+        flock(file, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):  # of a file system without locks
+        return False
+    return False
 
 
 def regular_file(path: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         It cannot be written. What was at `path` stays.
     """
     target = Path(os.path.realpath(path))  # a link stays, its file is replaced
-    staged = target.with_name(f".{target.name}.tmp")
+    staged = target.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         yield staged
         with staged.open("r+b") as file:
