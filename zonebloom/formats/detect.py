@@ -16,7 +16,6 @@ from zonebloom.formats.dataset import Dataset
 from zonebloom.formats.folder import ParquetDataset, dataset_at, dataset_of_files
 from zonebloom.formats.hive import is_int32, partition_values, with_keys
 from zonebloom.formats.index_location import root_of
-from zonebloom.formats.schema_evolution import unified
 from zonebloom.formats.table_folders import (
     CATALOG_PREFIX,
     LOG_FOLDER,
@@ -222,6 +221,8 @@ def _check_partitions(dataset: Any) -> None:
 
 def _check_schema(dataset: Any, files: Sequence[str]) -> None:
     """Check that files and folders have the columns of the Dataset in its types, and the first file has no others."""
+    from zonebloom.formats.schema_evolution import unified  # noqa: PLC0415 - a plain search does without
+
     schemas = [_stored(fragment) for fragment in dataset.get_fragments()]
     held, _ = with_keys(unified(list(dict.fromkeys(schemas))), files)
     types = {field.name: unwrapped(field.type) for field in schema_without_views(held)}
