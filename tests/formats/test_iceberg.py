@@ -531,6 +531,14 @@ def test_a_place_is_not_that_of_the_table_that_has_its_name_now(catalog, table, 
         zb.open_index(place).search(user(7))
 
 
+def test_a_restore_does_not_take_back_which_table_the_index_is_of(table, place):
+    build(local(table.metadata_location), place)
+    table.append(rows(120, 130))
+    zb.open_index(place, dataset=local(table.metadata_location)).refresh()
+    zb.open_index(place).restore(1)
+    assert_agrees(zb.open_index(place), table)
+
+
 def test_files_are_read_with_the_access_of_the_table_as_it_is_loaded_now(table, place, tmp_path):
     """A catalog gives credentials anew with each load, and those of before expire."""
     delete_rows(table, tmp_path / "d.parquet", {files_of(table)[0]: [3]})

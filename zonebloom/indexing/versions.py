@@ -30,6 +30,8 @@ _OURS = re.compile(
 )
 """Paths that zonebloom writes; no other file in the folder is ever removed."""
 _FOLDERS = ("versions", "ids", "fragments", "columns")
+_NAMES = ("root", "layout", "files", "metadata", "catalog", "name")
+"""The entries of a version file that say which data set the index is of. A restore leaves them as they are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,13 @@ def restore(store: Store, version: int) -> Manifest:
     missing = next(iter(sorted({*needed} - sizes_of(store, needed).keys())), None)
     if missing:
         raise CorruptIndexError(f"all files of version {version} must exist to restore it", got=f"none at {missing}")
-    ids = [wanted.next_fragment_id, *(manifest.next_fragment_id for manifest in _readable(store, kept))]
-    restored = wanted.following("restore", version=kept[-1] + 1, next_fragment_id=max(ids))
+    readable = _readable(store, kept)
+    ids = [wanted.next_fragment_id, *(manifest.next_fragment_id for manifest in readable)]
+    now = next(
+        (each.dataset for each in reversed(readable) if each.dataset.get("kind") == wanted.dataset.get("kind")), {}
+    )
+    dataset = wanted.dataset | {name: now[name] for name in _NAMES if name in now}
+    restored = wanted.following("restore", version=kept[-1] + 1, next_fragment_id=max(ids), dataset=dataset)
     commit(store, restored)
     return restored
 
