@@ -68,7 +68,7 @@ def open_index(
     dataset
         The indexed table as a `deltalake.DeltaTable`, a `pyiceberg.table.Table`, a `lance.LanceDataset` or a path, to
         read it at the version of that object; or the new location of a data set that moved. By default it is the data
-        set at `path`, or, if that is the folder of the index, the one of the last build or refresh.
+        set at `path`, or, if that is the folder of the index, the one of the last build; for a table also of a refresh.
 
     Raises
     ------
