@@ -67,6 +67,16 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[bool]:
+    """Hold the lock of the file at `path`, which is made if there is none; whether no other call holds it."""
+    if os.name == "nt":  # which has no such locks, and renames no open file
+        yield True
+        return
+    with path.open("ab") as file:
+        yield not is_locked(file)
+
+
 def is_locked(file: IO[Any]) -> bool:
     """Lock an opened file until it is closed; whether another process has it locked already."""
     try:

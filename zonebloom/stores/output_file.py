@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,15 +19,21 @@ def written_whole(path: Path) -> Iterator[Path]:
     StorageError
         It cannot be written. What was at `path` stays.
     """
+    from zonebloom.stores.local_file import alone  # noqa: PLC0415 - `--help` must not load Arrow
+
     target = Path(os.path.realpath(path))  # a link stays, its file is replaced
-    staged = target.with_name(f".{uuid.uuid4().hex}.tmp")
+    staged = target.with_name(f".{target.name}.tmp")
     try:
-        yield staged
-        with staged.open("r+b") as file:
-            os.fsync(file.fileno())
-        staged.replace(target)
+        with alone(staged) as is_alone:
+            if not is_alone:
+                raise StorageError(f"cannot write {path}: another call writes it")
+            try:
+                yield staged
+                with staged.open("r+b") as file:
+                    os.fsync(file.fileno())
+                staged.replace(target)
+            finally:
+                with contextlib.suppress(OSError):
+                    staged.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {first_line(error)}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            staged.unlink(missing_ok=True)
