@@ -420,7 +420,7 @@ def _nameless(table: Table) -> list[Snapshot]:
 
 
 def _staged(table: Table) -> dict[int, str]:
-    """For each snapshot that waits for an audit, and of which no branch has a copy: its `wap.id`."""
+    """The `wap.id` of each staged snapshot that no branch has, nor a copy of it."""
     from pyiceberg.table.snapshots import ancestors_of  # noqa: PLC0415 - an extra
 
     heads = (table.snapshot_by_id(ref.snapshot_id) for ref in table.metadata.refs.values())
