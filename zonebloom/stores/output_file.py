@@ -36,4 +36,4 @@ def written_whole(path: Path) -> Iterator[Path]:
                 with contextlib.suppress(OSError):
                     staged.unlink(missing_ok=True)
     except OSError as error:
-        raise StorageError(f"cannot write {path}: {first_line(error)}") from error
+        raise StorageError(f"cannot write {path}: {error.strerror or first_line(error)}") from error
