@@ -504,13 +504,15 @@ def test_a_log_from_a_backup_goes_on_with_other_entries_of_the_same_numbers(tmp_
     assert_agrees(index, table.root)
 
 
-def test_an_object_that_has_loaded_a_log_from_a_backup_has_its_rows(tmp_path):
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_an_object_that_has_loaded_a_log_from_a_backup_has_its_rows(tmp_path, request, is_remote):
     """A `DeltaTable` keeps its files, and reads deletion vectors when it is asked, as its own scan does."""
+    s3 = request.getfixturevalue("s3") if is_remote else None
     table = tables.Delta(tmp_path)
     table.append(rows(0, 20))
     shutil.copytree(table.root / "_delta_log", tmp_path / "backup")
     table.hide([1, 2])
-    loaded = DeltaTable(table.root)
+    loaded = DeltaTable(s3.upload(table.root, "t"), storage_options=s3.options) if s3 else DeltaTable(table.root)
     index = zb.build_index(loaded, "u", index=tmp_path / "index")
     for number in (3, 4):
         shutil.rmtree(table.root / "_delta_log")
@@ -518,6 +520,8 @@ def test_an_object_that_has_loaded_a_log_from_a_backup_has_its_rows(tmp_path):
         table.hide([number])
         path = table.root / "_delta_log" / f"{1:020d}.json"
         os.utime(path, (number, number))
+        if s3:
+            s3.upload(table.root, "t")
         loaded.load_as_version(0)
         loaded.load_as_version(1)
         for own in (index, zb.build_index(loaded, "u", index=tmp_path / str(number))):

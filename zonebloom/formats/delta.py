@@ -96,7 +96,7 @@ class DeltaDataset(TableDataset):
         """
         while True:  # another thread may update it
             path = _entry_path(table.version())
-            entry = None if self.store.is_remote else self.store.stats([path]).get(path)
+            entry = self.store.stats([path]).get(path)
             identity = _identity(table, entry)
             if last is not None and last.identity == (*identity[:-1], entry or last.identity[-1]):
                 return last
