@@ -92,6 +92,15 @@ def test_an_index_of_another_data_set_is_refused(lake, run, make_lake, tmp_path)
         assert run("search", path, "-w", missing, "--index", index).code == 0
 
 
+def test_an_empty_place_of_an_index_is_none_and_not_the_default(lake, run):
+    for command in (("delete", "--dry-run"), ("search", "-w", "user_id = 'x'"), ("vacuum",), ("status",)):
+        outcome = run(command[0], lake.root, *command[1:], "--index", "")
+        assert (outcome.code, outcome.out) == (2, "")
+        assert "not empty" in outcome.err
+    with pytest.raises(zb.errors.InvalidArgumentError, match="not empty"):
+        zb.erase(lake.root, "user_id", ["x"], index="", dry_run=True)
+
+
 def test_an_index_beside_a_file_answers_for_that_file_alone(tmp_path, run):
     """Also if both were renamed and another file has the former name, or if the index is of a list."""
     first, march = tmp_path / "events.parquet", tmp_path / "march.parquet"

@@ -164,9 +164,10 @@ def open_it(path: str, index: str | None) -> Any:
     """Open the index of a command. It must be the index of the data set that the command names."""
     from zonebloom.index.doors import is_of_named, open_index  # noqa: PLC0415 - `--help` must not load Arrow
 
-    table = path if index and path.endswith(".metadata.json") else None  # this names a snapshot of Iceberg
-    opened = open_index(index or path, storage_options=storage_options(), dataset=table)
-    if index and table is None and is_of_named(opened, path) and opened.dataset_kind == "iceberg":
+    place = path if index is None else index
+    table = path if index is not None and path.endswith(".metadata.json") else None  # this names a snapshot of Iceberg
+    opened = open_index(place, storage_options=storage_options(), dataset=table)
+    if index is not None and table is None and is_of_named(opened, path) and opened.dataset_kind == "iceberg":
         return open_index(index, storage_options=storage_options(), dataset=path)  # it may be of an older metadata file
     return opened
 

@@ -178,12 +178,13 @@ def delete(path: str, yes: bool, dry_run: bool, index: str | None) -> None:
     """
     from zonebloom.index.doors import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
 
+    place = path if index is None else index
     if index is not None:
         with contextlib.suppress(IndexNotFoundError):  # what is left of a build names no data set
             options.open_it(path, index)
-    removed = delete_index(index or path, storage_options=options.storage_options(), dry_run=True)
+    removed = delete_index(place, storage_options=options.storage_options(), dry_run=True)
     if not dry_run:
         if not yes:
             click.confirm(f"Remove the index {removed.location}?", abort=True, err=True)
-        removed = delete_index(index or path, storage_options=options.storage_options())
+        removed = delete_index(place, storage_options=options.storage_options())
     say(removed.to_dict(), removed.headline)

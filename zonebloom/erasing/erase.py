@@ -89,7 +89,7 @@ def _opened(source: Any, index: Any, storage_options: Mapping[str, str] | None) 
         return source
     if isinstance(source, (str, os.PathLike)):
         dataset = None if index is None else source  # never another data set that the index is of
-        return open_index(index or source, storage_options=storage_options, dataset=dataset)
+        return open_index(source if index is None else index, storage_options=storage_options, dataset=dataset)
     if not (hasattr(source, "table_uri") or hasattr(source, "location")):
         raise InvalidArgumentError(
             "source must be a path, a URL, an Index, a DeltaTable or a Table of pyiceberg",
@@ -97,7 +97,7 @@ def _opened(source: Any, index: Any, storage_options: Mapping[str, str] | None) 
             do="of a list of files give the folder of its index",
         )
     location = source.table_uri if hasattr(source, "table_uri") else source.location()
-    return open_index(index or location, storage_options=storage_options, dataset=source)
+    return open_index(location if index is None else index, storage_options=storage_options, dataset=source)
 
 
 def erase_by(
