@@ -185,7 +185,7 @@ def test_locate(lake, run, asked, tmp_path):
     locate = partial(asked, "locate", lake.root, "user_id", f"{user}\nnobody\n", "--index", index)
     ranges = locate("-f", "json").document
     assert {row["value"] for row in ranges} == {user}
-    assert set(ranges[0]) == {"value", "path", "fragment_id", "start", "stop"}
+    assert set(ranges[0]) == {"value", "path", "fragment_id", "start", "stop", "fingerprint"}
     rows = locate("--exact", "-f", "json").document
     assert rows[-1] == {"value": "nobody", "path": None, "row": None}
     assert len(rows) - 1 == lake.table["user_id"].to_pylist().count(user)

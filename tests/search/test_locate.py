@@ -314,7 +314,8 @@ def test_rows_that_may_hold_any_key_are_said_once(tmp_path, how):
         if number == 1:
             index = zb.build_index(tmp_path, "k", **how)
     table = index.locate("k", [10, 10**15, None, *range(100, 1100)])
-    assert table.to_pylist()[:1] == [{"key_index": 0, "path": "f1.parquet", "fragment_id": 1, "start": 0, "stop": 2}]
+    of_key = {"key_index": 0, "path": "f1.parquet", "fragment_id": 1, "start": 0, "stop": 2}
+    assert table.drop_columns("fingerprint").to_pylist()[:1] == [of_key]
     assert table["key_index"].to_pylist() == [0, None, None, None, None]
     assert table["path"].to_pylist()[1:] == [f"f{number}.parquet" for number in range(2, 6)]
     assert index.locate("k", [None]).num_rows == index.locate("k", []).num_rows == 0

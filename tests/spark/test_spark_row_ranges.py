@@ -59,7 +59,7 @@ def test_located_keys_are_those_of_the_library(any_spark, numbered_lake):
     keys = [5, 117, None, 10**9, 399]
     frame = any_spark.createDataFrame([(key,) for key in [*keys, 5]], "key long")
     located = ZoneBloom(any_spark).locate(str(numbered_lake), "x", frame.toDF("a.`key"))
-    assert located.columns == ["a.`key", "path", "fragment_id", "start", "stop"]
+    assert located.columns == ["a.`key", "path", "fragment_id", "start", "stop", "fingerprint"]
     actual = sorted(map(tuple, located.collect()))
     wanted = []
     for line in zb.open_index(numbered_lake).locate("x", pa.array(keys, pa.int64())).to_pylist():
@@ -67,7 +67,7 @@ def test_located_keys_are_those_of_the_library(any_spark, numbered_lake):
         of_keys = [key for key in keys if key is not None] if number is None else [keys[number]]
         wanted += [(key, *line.values()) for key in of_keys]
     assert actual == sorted(wanted)
-    assert [row[1:] for row in actual if row[0] == 117] == [("1.parquet", 1, 10, 20), ("unknown.parquet", 4, 0, 2)]
+    assert [row[1:5] for row in actual if row[0] == 117] == [("1.parquet", 1, 10, 20), ("unknown.parquet", 4, 0, 2)]
     for wrong in (frame.withColumn("more", frame.key), frame.withColumnRenamed("key", "path")):
         with pytest.raises(InvalidArgumentError, match="keys must have one column"):
             ZoneBloom(any_spark).locate(str(numbered_lake), "x", wrong)
@@ -97,7 +97,7 @@ def test_candidates_are_those_of_the_library(any_spark, odd_lake):
     for condition in (f"name IN ('{name}', 'u2', NULL)", "day = 9", "name = 'nobody' OR id = 3"):
         rows = ZoneBloom(any_spark).search(str(odd_lake), condition).to_arrow()
         assert rows.to_pylist() == zb.open_index(odd_lake).search(condition).to_arrow().to_pylist()
-        assert rows.column_names == ["path", "fragment_id", "start", "stop"]
+        assert rows.column_names == ["path", "fragment_id", "start", "stop", "fingerprint"]
 
 
 def test_a_function_gets_the_candidate_rows_and_no_others(any_spark, numbered_lake):
@@ -150,21 +150,28 @@ def test_ranges_of_files_that_changed_are_refused(spark, numbered_lake):
     write(numbered_lake / "1.parquet", {"x": [7, 8], "s": ["new", "newer"]})
     with pytest.raises(PySparkException, match="must be the one that was listed"):
         fresh.collect()
-    unknown = zonebloom.search(numbered_lake, "x = -1").to_arrow()  # the whole new file, or nothing
+    unknown = zonebloom.search(numbered_lake, "x = -1").to_arrow()
     by_condition, by_range = (
         zonebloom.map_candidates(numbered_lake, wanted, same, SCHEMA) for wanted in ("x = 5", unknown)
     )
     assert xs([by_condition, by_range]) == [[*range(7), 7, 7, 8, 8, 9], [7, 8]]
-    beyond = pa.table({"path": ["0.parquet"], "fragment_id": [0], "start": [0], "stop": [101]})
-    for given in (ranges, unknown.set_column(3, "stop", pa.array([1])), beyond):
+    beyond = zonebloom.search(numbered_lake, "x = 5").to_arrow().slice(0, 1).set_column(3, "stop", pa.array([101]))
+    for given in (ranges, beyond):
         with pytest.raises(StaleIndexError, match=r"got some of [01]\.parquet, which changed"):
             zonebloom.map_candidates(numbered_lake, given, same, SCHEMA)
     write(numbered_lake / "1.parquet", {"x": [7, 8, 9], "s": ["new", "newer", "newest"]})
     with pytest.raises(StaleIndexError):
         zonebloom.map_candidates(numbered_lake, unknown, same, SCHEMA)
+    write(numbered_lake / "1.parquet", {"x": range(100), "s": ["new"] * 100})
+    zb.delete_index(numbered_lake)  # the next one numbers files from 0 again
+    zb.build_index(numbered_lake, "x")
+    with pytest.raises(StaleIndexError):
+        zonebloom.map_candidates(numbered_lake, ranges, same, SCHEMA)
+    kept = zonebloom.map_candidates(numbered_lake, ranges.slice(0, 1), same, SCHEMA)
+    assert xs([kept]) == [[*range(10)]]
     with pytest.raises(InvalidArgumentError, match="row ranges must have the columns"):
         zonebloom.map_candidates(numbered_lake, pa.table({"path": ["0.parquet"]}), same, SCHEMA)
-    for place, given in ((0, [None]), (2, [None]), (3, ["end"]), (1, [0.5])):
+    for place, given in ((0, [None]), (2, [None]), (3, ["end"]), (2, [0.5])):
         odd = beyond.set_column(place, beyond.column_names[place], pa.array(given))
         with pytest.raises(InvalidArgumentError, match="without nulls, got"):
             zonebloom.map_candidates(numbered_lake, odd, same, SCHEMA)

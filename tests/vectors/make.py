@@ -43,7 +43,7 @@ def main() -> None:
     _write("sizes", [_size(rows, fpp) for rows, fpp in SIZES])
     index = _index(HERE / "lake")
     answers = {
-        where: {"ids": ids, "ranges": index.search(where).to_arrow().to_pylist()} for where, ids in ANSWERS.items()
+        where: {"ids": ids, "ranges": index.search(where).to_dict()["row_ranges"]} for where, ids in ANSWERS.items()
     }
     _write("answers", answers)
     _malformed(HERE / "_lake.zonebloom", HERE / "malformed")

@@ -175,7 +175,7 @@ def locate(given: list[Any], table: pa.Table, **_: Any) -> None:
         return
     for place, row in zip(places, rows, strict=True):
         value = "" if place is None else str(printable(given[place]))
-        cells = (cell for name, cell in row.items() if name != "fragment_id")  # a number of the index's own
+        cells = (row[name] for name in ("path", "row", "start", "stop") if name in row)
         click.echo("\t".join([value, *("" if cell is None else str(cell) for cell in cells)]))
 
 

@@ -212,11 +212,11 @@ class IndexReader(Searchable):
     def locate(self, column: str, keys: Any, *, exact: bool = False, strict: bool = False) -> pa.Table:
         """Row ranges that may hold each of `keys`; the rest of the data set certainly does not hold it.
 
-        The result is a table `(key_index, path, fragment_id, start, stop)`, in order of key and address. A key without
-        a row range has no line. Lines with a null `key_index` come last: their row ranges may hold any of the keys.
-        They belong to files without filters, and to files that are new or changed since the last refresh; new and
-        changed files are also a `StaleWarning`. A column of the kind `locator` or `both` answers a million keys in a
-        second.
+        The result is a table `(key_index, path, fragment_id, start, stop, fingerprint)`, in order of key and address. A
+        key without a row range has no line. Lines with a null `key_index` come last: their row ranges may hold any of
+        the keys. They belong to files without filters, and to files that are new or changed since the last refresh; new
+        and changed files are also a `StaleWarning`. A column of the kind `locator` or `both` answers a million keys in
+        a second.
 
         Parameters
         ----------

@@ -22,7 +22,7 @@ from zonebloom.ground.arrow import from_numpy
 from zonebloom.search.exists import Keys, comparable, comparable_keys
 from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.query import Query
-from zonebloom.search.result import SearchResult, renumbered_ids
+from zonebloom.search.result import SearchResult, named_files, renumbered_ids
 from zonebloom.search.scan import read_candidates, top_level
 from zonebloom.search.view import View
 
@@ -103,18 +103,17 @@ def locate(view: View, column: str, keys: Keys | Any, *, exact: bool) -> pa.Tabl
         parts.append(_Ranges(np.repeat(slots, len(rows)), np.tile(firsts, len(slots)), np.tile(ends, len(slots))))
     ranges = _Ranges.joined(parts)
     ids = ranges.firsts >> np.uint64(32)
-    names, places = np.unique(ids, return_inverse=True)
+    paths, fingerprints = named_files(ids, view.files.paths, view.files)
     own_ids = ids if view.numbers is None else renumbered_ids(ids, view.numbers)
     low = np.uint64(2**32 - 1)
     return pa.table(
         {
             "key_index": pa.array(ranges.keys, pa.int64(), mask=ranges.keys == _ANY_KEY),
-            "path": pa.array([view.files.paths.get(fragment_id) for fragment_id in names.tolist()], pa.string()).take(
-                pa.array(places)
-            ),
+            "path": paths,
             "fragment_id": from_numpy(own_ids, pa.uint64()),
             "start": from_numpy(ranges.firsts & low, pa.uint64()),
             "stop": from_numpy(ranges.ends - (ids << np.uint64(32)), pa.uint64()),
+            "fingerprint": fingerprints,
         }
     )
 

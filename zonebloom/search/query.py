@@ -47,6 +47,7 @@ class Query:
             bounds.true_rows,
             self._located(tuple(all_reasons)),
             paths=view.files.paths,
+            files_by_path=view.files,
             universe=view.universe,
             zones=view.zones_to_count(self.predicate.columns()),
             row_groups=view.row_groups,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from zonebloom.bloom.zones import ZonePositions
+    from zonebloom.storage.fragments import Fragment
 
 
 class TouchedRanges:
@@ -118,6 +119,8 @@ class SearchResult(Result):
     """Why parts were not pruned."""
     paths: Mapping[int, str] = field(repr=False, default_factory=dict)
     """Path of each fragment, relative to the data set's root."""
+    files_by_path: Mapping[str, Fragment] = field(repr=False, default_factory=dict)
+    """The searched version of each file."""
     universe: RowSelection = field(repr=False, default_factory=RowSelection.empty)
     """All rows of the current data set."""
     zones: TouchedRanges | None = field(repr=False, default=None)
@@ -217,17 +220,20 @@ class SearchResult(Result):
         yield from summed_up(self.reasons)
 
     def to_arrow(self) -> pa.Table:
-        """The row ranges as a table `(path, fragment_id, start, stop)`; `path` is null if no data set is known.
+        """The row ranges as a table `(path, fragment_id, start, stop, fingerprint)`.
 
-        For a Lance table there are also row addresses `(_rowaddr_start, _rowaddr_stop)`: fragment id and offset in one
+        `fingerprint` names the searched version of the file. It and `path` are null if no data set is known. For a
+        Lance table there are also row addresses `(_rowaddr_start, _rowaddr_stop)`: fragment id and offset in one
         number.
         """
         ids = self.row_ranges.fragment_ids
+        paths, fingerprints = named_files(ids, self.paths, self.files_by_path)
         columns = {
-            "path": pa.array([self.paths.get(fragment_id) for fragment_id in ids.tolist()], pa.string()),
+            "path": paths,
             "fragment_id": from_numpy(ids, pa.uint64()),
             "start": from_numpy(self.row_ranges.starts, pa.uint64()),
             "stop": from_numpy(self.row_ranges.stops, pa.uint64()),
+            "fingerprint": fingerprints,
         }
         if self.has_addresses:
             high = ids << np.uint64(32)
@@ -246,6 +252,16 @@ class SearchResult(Result):
             "num_unreadable": self.kept.unreadable,
             "reasons": plain(self.reasons),
         }
+
+
+def named_files(
+    ids: NDArray[np.uint64], paths: Mapping[int, str], files: Mapping[str, Fragment]
+) -> tuple[pa.Array, pa.Array]:
+    """The path and the fingerprint of each of `ids`; null without a path."""
+    distinct, places = np.unique(ids, return_inverse=True)
+    names = [paths.get(fragment_id) for fragment_id in distinct.tolist()]
+    fingerprints = [None if name is None else files[name].fingerprint.text for name in names]
+    return tuple(pa.array(texts, pa.string()).take(pa.array(places)) for texts in (names, fingerprints))
 
 
 def renumbered_ids(ids: NDArray[np.uint64], numbers: Mapping[int, int]) -> NDArray[np.uint64]:

@@ -26,6 +26,11 @@ class Fingerprint(NamedTuple):
     etag: str | None = None
     """The object store's tag."""
 
+    @property
+    def text(self) -> str:
+        """The parts in one text, by which results name the version of a file that they are of."""
+        return "-".join(str(part) for part in self if part is not None)
+
 
 def wait_until_settled(fingerprint: Fingerprint, seen: float) -> None:
     """Wait, if the file is young, until a later write would get another modification time.

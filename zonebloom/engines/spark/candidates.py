@@ -26,7 +26,7 @@ from zonebloom.ground.errors import InvalidArgumentError, StaleIndexError
 if TYPE_CHECKING:
     from zonebloom.search.view import View
 
-_SCHEMA = pa.schema([("path", pa.string()), *((name, pa.int64()) for name in ("fragment_id", "start", "stop"))])
+_SCHEMA = pa.schema([("path", pa.string()), ("fingerprint", pa.string()), ("start", pa.int64()), ("stop", pa.int64())])
 
 
 def map_candidates(
@@ -85,15 +85,14 @@ def _given(view: View, table: pa.Table) -> RowSelection:
             got=problem,
             do="take them from search().to_arrow()",
         )
-    ids, starts, stops = (table[name].to_numpy() for name in _SCHEMA.names[1:])
-    rows = zip(table["path"].to_pylist(), ids.tolist(), starts.tolist(), stops.tolist(), strict=True)
-    for path, fragment_id, start, stop in rows:
+    ranges = []
+    for path, fingerprint, start, stop in zip(*(table[name].to_pylist() for name in _SCHEMA.names), strict=True):
         file = view.files.get(path)
-        num_rows = file.num_rows if file is not None and file.fragment_id == fragment_id else -1
-        if stop > num_rows or (view.files.is_unknown(path) and (start, stop) != (0, num_rows)):
+        if file is None or file.fingerprint.text != fingerprint or stop > file.num_rows:
             raise StaleIndexError(
                 "row ranges must be those of files that did not change",
                 got=f"some of {path}, which changed or which Spark skips",
                 do="call search() again",
             )
-    return RowSelection.from_arrays(ids, starts, stops)
+        ranges.append((file.fragment_id, start, stop))
+    return RowSelection.from_ranges(ranges)

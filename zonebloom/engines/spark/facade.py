@@ -316,14 +316,14 @@ class ZoneBloom:
     def search(self, source: Source, condition: str | Column, *, index: Place = None) -> SearchResult:
         """The row ranges that may match, as from `Index.search`. Spark proves that the other rows cannot match.
 
-        `to_arrow()` has the ranges as a table `(path, fragment_id, start, stop)`, with paths relative to the data set.
+        `to_arrow()` has the ranges as a table, with paths relative to the data set, for `map_candidates`.
 
         Design: docs/design/spark.md#row-ranges
         """
         return lake_to_search(self._catalog, source, index).query(condition).result
 
     def locate(self, path: Source, column: str, keys: DataFrame, *, index: Place = None) -> DataFrame:
-        """One row for each key and row range that may hold it: the key, path, fragment_id, start, stop.
+        """One row for each key and row range that may hold it: the key, and the columns of ranges.
 
         Each executor searches the index for its own keys; the driver gets no key. A key that is certainly in no file
         has no row. With a [locator](../../specs/locator.md) almost every range holds its key.
@@ -363,7 +363,7 @@ class ZoneBloom:
         Parameters
         ----------
         wanted
-            A condition, or all or some of the row ranges that `search` found, as a table or a frame.
+            A condition, or all or some of the row ranges of `search` or `locate`, as a table or a frame.
         function
             Takes an iterator of record batches in Spark's types, and gives one in `schema`; called once a task.
         schema

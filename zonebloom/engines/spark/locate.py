@@ -30,7 +30,7 @@ from zonebloom.search.query import Query
 from zonebloom.search.view import View
 from zonebloom.storage.snapshot import load_snapshot
 
-_PLACES = (("path", "string"), ("fragment_id", "long"), ("start", "long"), ("stop", "long"))
+_PLACES = (("path", "string"), ("fragment_id", "long"), ("start", "long"), ("stop", "long"), ("fingerprint", "string"))
 
 _MOST_LINES = 1 << 20
 """Lines that a task holds at once for keys that may be in any row of new files."""
@@ -88,8 +88,8 @@ def keys_located(sent: bytes, column: str, batches: Iterable[pa.RecordBatch]) ->
         if view is None:
             view = View(load_snapshot(store, version), dataset, listing)
         for lines in _lines(view, column, batch.column(0)):
-            numbers = [lines[name].cast(pa.int64()) for name, kind in _PLACES if kind == "long"]
-            arrays = [batch.column(0).take(lines["key_index"].combine_chunks()), lines["path"], *numbers]
+            places = [lines[name].cast(pa.int64()) if kind == "long" else lines[name] for name, kind in _PLACES]
+            arrays = [batch.column(0).take(lines["key_index"].combine_chunks()), *places]
             table = pa.table(arrays, names=[batch.schema.names[0], *dict(_PLACES)])
             yield from table.to_batches()
 
