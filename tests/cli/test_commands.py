@@ -259,9 +259,11 @@ def test_the_library_logs_quietly(built, capsys, caplog):
     assert capsys.readouterr().err == ""
 
 
-def test_an_option_that_counts_once_is_not_given_twice(built, run):
-    done = run("search", built, "-w", "user_id = 'x'", "-w", "user_id = 'y'")
-    assert (done.code, "-w must be given once" in done.err) == (2, True)
+@pytest.mark.parametrize("first", [("-w", "user_id = 'x'"), ("-wuser_id = 'x'",), ("--where=user_id = 'x'",)])
+def test_an_option_that_counts_once_is_not_given_twice(built, run, first):
+    done = run("search", built, *first, "-wuser_id = 'y'")
+    assert (done.code, "--where must be given once" in done.err) == (2, True)
+    assert run("search", built, *first, "--strict", "--strict").code == 0
 
 
 @pytest.mark.parametrize("arguments", [["-h"], ["help"], ["help", "scan"], ["scan", "--help"], ["-V"], ["--version"]])

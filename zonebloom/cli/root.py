@@ -77,11 +77,10 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does, but refuse a single option that is given twice: the last would silently win."""
-        for option in self.params:
-            if isinstance(option, click.Option) and not option.multiple and not option.is_flag:
-                names = [argument for argument in args if argument.partition("=")[0] in option.opts]
-                if len(names) > 1:
-                    raise click.UsageError(f"{names[0].partition('=')[0]} must be given once.", ctx)
+        _, _, given = self.make_parser(ctx).parse_args([*args])
+        for option in given:
+            if isinstance(option, click.Option) and not (option.multiple or option.is_flag) and given.count(option) > 1:
+                raise click.UsageError(f"{option.opts[0]} must be given once.", ctx)
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
