@@ -414,8 +414,12 @@ def test_moments_that_python_does_not_have_are_erased(tmp_path):
 def test_the_record_has_no_secret_of_a_storage_option(tmp_path, run):
     root = indexed(tmp_path, [1, 7])
     (tmp_path / "gone.txt").write_text("7")
-    options = ("--storage-option", "aws_secret_access_key=s3cr3t", "--storage-option=token=s3cr3t=")
-    done = run("erase", root, "-c", "k", "--values", tmp_path / "gone.txt", *options, "-f", "json")
+    options = ("--storage-option", "key=s3", "--storage-option", "aws_secret_access_key=s3cr3t")
+    options += ("--storage-option=token=s3cr3t=",)
+    erase = ("erase", root, "-c", "k", "--values", tmp_path / "gone.txt", "-f", "json", *options)
+    twice = run(*erase, "--storage-option", "token=s3cr3t")
+    assert (twice.code, "token must be given once" in twice.err, "s3cr3t" in twice.err) == (2, True, False)
+    done = run(*erase)
     assert done.document["num_rows_erased"] == 1
     assert "aws_secret_access_key=..." in done.document["command"]
     assert "s3cr3t" not in done.document["command"]

@@ -60,6 +60,6 @@ def erase(opened: Index, column: str, values: str, record: Path | None, dry_run:
 
 def _without_secrets(argument: str) -> str:
     """An argument of the command for the record: values of storage options may be secrets."""
-    for name, value in (storage_options() or {}).items():
-        argument = argument.replace(f"{name}={value}", f"{name}=...")
-    return argument
+    name, _, value = argument.removeprefix("--storage-option=").partition("=")
+    is_secret = (storage_options() or {}).get(name) == value
+    return f"{argument.removesuffix(value)}..." if is_secret else argument

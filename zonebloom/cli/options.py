@@ -38,6 +38,9 @@ def _keep_storage_options(context: click.Context, _option: click.Parameter, give
     bad = [name for name, separator, _ in pairs if not separator or not name]
     if bad:
         raise click.BadParameter(f"{bad[0] or '='} is not KEY=VALUE")
+    names = [name for name, _, _ in pairs]
+    if len(set(names)) < len(names):
+        raise click.BadParameter(f"{max(names, key=names.count)} must be given once")
     context.meta[_OPTIONS] = {name: value for name, _, value in pairs}
 
 
