@@ -23,7 +23,7 @@ from pyiceberg.types import StringType
 import zonebloom as zb
 from tests import delta_log
 from tests.formats.test_delta import add_file, hand_made
-from zonebloom.erasing import tables
+from zonebloom.erasing import iceberg
 from zonebloom.erasing.journal import Journal
 from zonebloom.errors import DataFileError, InvalidArgumentError
 
@@ -156,7 +156,7 @@ def test_no_values_change_nothing(table, tmp_path):
 @pytest.mark.parametrize(
     "stop",
     [
-        (tables, "delete_at", True),  # the snapshot is there, and no step says so
+        (iceberg, "delete_at", True),  # the snapshot is there, and no step says so
         (ExpireSnapshots, "commit", True),  # the files that only expired snapshots named are named nowhere now
         (PyArrowFileIO, "delete", True),
         (zb.Index, "vacuum", False),

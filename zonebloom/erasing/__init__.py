@@ -5,7 +5,9 @@ module         what lives there
 =============  ==================================================================
 ``erase``      the door: find, erase, refresh, check, vacuum, record
 ``files``      Parquet files in folders: each is replaced by one without the rows
-``tables``     Delta and Iceberg: the table's own delete, and the old files
+``delta``      Delta: a merge, and a vacuum of the old files
+``iceberg``    Iceberg: files written anew, and old snapshots with their files
+``tables``     what both have in common: delete until no row is left
 ``journal``    the steps done so far, on the disk, so that a killed call can continue
 ``erasure``    the result, which is the record
 =============  ==================================================================

@@ -19,6 +19,9 @@ import pyarrow as pa
 from zonebloom.erasing.erasure import ErasedFile, Erasure
 from zonebloom.erasing.files import current_rows, erase_from_files, erased_files, held_files
 from zonebloom.erasing.journal import Journal, now
+from zonebloom.formats.delta import DeltaDataset
+from zonebloom.formats.folder import ParquetDataset
+from zonebloom.formats.iceberg.dataset import IcebergDataset
 from zonebloom.ground.arrow import python_value
 from zonebloom.ground.errors import ConcurrentCommitError, InvalidArgumentError, StorageError, Words, first_line
 from zonebloom.ground.version import __version__
@@ -131,7 +134,7 @@ def erase_by(
     with closing(Journal(None if dry_run or record is None else Path(record), request)) as journal:
         if texts and not dry_run:  # without values nothing is vacuumed or expired either
             try:
-                _erase_all(index, kind, column, keys, journal)
+                _erase_all(index, column, keys, journal)
             except StorageError as error:
                 if not isinstance(error.__cause__, FileNotFoundError):
                     raise
@@ -142,14 +145,19 @@ def erase_by(
     return erasure
 
 
-def _erase_all(index: Index, kind: str, column: str, keys: Any, journal: Journal) -> None:
+def _erase_all(index: Index, column: str, keys: Any, journal: Journal) -> None:
     """Erase the rows from the data, and what describes them from the index."""
-    if kind == "parquet":
+    data = index.data
+    if isinstance(data, ParquetDataset):
         erase_from_files(index, column, keys, journal)
-    else:
-        from zonebloom.erasing.tables import erase_from_table  # noqa: PLC0415 - needs the extra of the table
+    elif isinstance(data, DeltaDataset):
+        from zonebloom.erasing.delta import erase_from_delta  # noqa: PLC0415 - needs the extra of the table
 
-        erase_from_table(index, column, keys, journal)
+        erase_from_delta(index, data, column, keys, journal)
+    elif isinstance(data, IcebergDataset):
+        from zonebloom.erasing.iceberg import erase_from_iceberg  # noqa: PLC0415 - as above
+
+        erase_from_iceberg(index, data, column, keys, journal)
     index.refresh()
     if any(indexed.num_gone_zones for indexed in index.indexed_columns()):
         index.optimize()  # without the filters of the old files

@@ -1,0 +1,212 @@
+"""Rows erased from an Iceberg table: by a rewrite of its files; old snapshots are expired, and their files removed.
+
+Design: docs/design/erasing.md#tables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from zonebloom.engines.iceberg.rewrite import delete_at
+from zonebloom.erasing.files import PASSES
+from zonebloom.erasing.journal import Journal
+from zonebloom.erasing.tables import AGAIN, delete_all, unnamed, with_deleted_rows
+from zonebloom.formats.iceberg.dataset import IcebergDataset
+from zonebloom.formats.iceberg.errors import explained
+from zonebloom.formats.iceberg.locations import plain_location, relative_path
+from zonebloom.ground.errors import ConcurrentCommitError, InvalidArgumentError
+from zonebloom.index.index import Index
+from zonebloom.stores.locations import is_url
+from zonebloom.stores.open import open_store
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Snapshot, Table
+
+_FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+"""Properties of an Iceberg table that name folders of its own files beside its location."""
+
+
+def erase_from_iceberg(index: Index, data: IcebergDataset, column: str, values: Any, journal: Journal) -> None:
+    """Delete the rows from the table, and remove the files that held them; `journal` has each step.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The table has no catalog, or shares its files.
+    DataFileError
+        The table is none that pyiceberg can write.
+    """
+    table = data.table()
+    _check_owned(table)
+    delete = lambda view, _: delete_at(table, column, values, index, view.dataset)  # noqa: E731 - one argument less
+    delete_all(index, column, values, journal, delete, renew=partial(_renew_iceberg, table))
+    _clean_iceberg(table, journal)
+    journal.add("holders", list(_naming_paths(table, column)))
+    journal.add("holders", list(with_deleted_rows(index.view())))
+
+
+def _renew_iceberg(table: Table) -> None:
+    with explained("table", table.location()), suppress(NotImplementedError):  # without a catalog a delete is refused
+        table.refresh()
+
+
+def _check_owned(table: Table) -> None:
+    """Refuse a table whose files other tables may name, as one that Spark's `snapshot` made."""
+    if table.properties.get("gc.enabled", "true").lower() == "false":
+        raise InvalidArgumentError(
+            f"Iceberg table {table.location()} must own its files, which are removed",
+            got="the property gc.enabled = false",
+            do="set it to true if no other table names its files",
+        )
+
+
+def _clean_iceberg(table: Table, journal: Journal) -> None:
+    """Expire the snapshots of `_nameless`, and remove the files that only they named.
+
+    Raises
+    ------
+    ConcurrentCommitError
+        Other writers moved branches or tags during each attempt; no file was removed.
+    """
+    location = table.location()
+    with explained("table", location, verb="append to"):
+        _leave_out_removed(table)
+    with explained("the snapshots of", location):
+        if not any(_has_expired(table, journal) for _ in range(PASSES)):
+            raise ConcurrentCommitError(
+                f"branches and tags of {location} must stay while snapshots are expired",
+                got=f"{PASSES} commits of others",
+                do=AGAIN,
+            )
+        table.refresh()
+        named: set[str] = set().union(*(_names(table, snapshot, is_live=True) for snapshot in table.snapshots()))
+        places = set(map(_place, named))
+        former = sorted({path for paths in journal.all("unnamed") for path in paths if _place(path) not in places})
+        folders = tuple(f"{_place(folder)}/" for folder in (location, *map(table.properties.get, _FOLDERS)) if folder)
+        for path in former:
+            if _place(path).startswith(folders):
+                folder, _, name = _place(path).rpartition("/")
+                if not is_url(folder) and open_store(folder, None).retains_old(name):
+                    journal.add("retained", _place(path))
+                with suppress(FileNotFoundError):
+                    table.io.delete(path)
+                journal.add("removed", [path])
+    current = table.metadata.current_snapshot_id
+    holders = [
+        f"{path}: outside of the table's folder, as a file of others that was added; remove it if nobody else reads it"
+        for path in former
+        if not _place(path).startswith(folders) and table.io.new_input(path).exists()
+    ]
+    holders += [
+        f"{ref.snapshot_ref_type.value} {name} of {location}: snapshot {ref.snapshot_id}; erase from it, or drop it"
+        for name, ref in table.metadata.refs.items()
+        if ref.snapshot_id != current
+    ]
+    holders += [
+        f"snapshot {number} of {location}, staged by wap.id {name}: publish or expire it, and erase again"
+        for number, name in _staged(table).items()
+    ]
+    if any(manifest.deleted_files_count for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)):
+        holders.append(
+            f"{location}/metadata: names of removed files, with least and greatest values; rewrite its manifests, and "
+            "erase again"
+        )
+    plain = plain_location(location)
+    if is_url(plain):
+        holders.append(f"{location}: files that no snapshot names were not looked for; run remove_orphan_files")
+        holders.append(f"{location}: old versions of removed files, if the bucket retains versions")
+    else:
+        names = {relative_path(path, location) for path in named}
+        holders += unnamed(plain, open_store(plain, None).files(""), names)
+    journal.add("holders", holders)
+
+
+def _naming_paths(table: Table, column: str) -> Iterator[str]:
+    """Paths that name values, or their beginnings."""
+    parts = [part for spec in table.specs().values() for part in spec.fields]
+    naming = [part.source_id for part in parts if str(part.transform).startswith(("identity", "truncate"))]
+    if column in map(table.schema().find_column_name, naming):
+        yield f"folders and names of files in {table.location()}, this record too: the table has partitions by {column}"
+
+
+def _leave_out_removed(table: Table) -> None:
+    """Append nothing: the next snapshot has no manifest that only lists removed files, with their least values.
+
+    If other writers commit first, the manifest may stay.
+    """
+    from pyiceberg.exceptions import CommitFailedException, ValidationException  # noqa: PLC0415 - an extra
+
+    table.refresh()
+    current = table.current_snapshot()
+    manifests = current.manifests(table.io) if current is not None and table.metadata.format_version in (1, 2) else []
+    if any(not (manifest.has_added_files() or manifest.has_existing_files()) for manifest in manifests):
+        with suppress(CommitFailedException, ValidationException), table.transaction() as transaction:
+            transaction.update_snapshot().fast_append().commit()
+
+
+def _has_expired(table: Table, journal: Journal) -> bool:
+    """Expire the snapshots of `_nameless`; False if others changed branches or tags meanwhile.
+
+    An expiry removes a branch or tag together with its snapshot. To read the names of files takes long, so the
+    snapshots are compared again after it, and the commit succeeds only if all branches and tags are as they were.
+    """
+    from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
+    from pyiceberg.table.update import AssertRefSnapshotId  # noqa: PLC0415 - an extra
+
+    table.refresh()
+    planned = {snapshot.snapshot_id: _names(table, snapshot) for snapshot in _nameless(table)}
+    if not planned:
+        return True
+    journal.add("unnamed", sorted(set().union(*planned.values())))
+    table.refresh()
+    expired = [snapshot.snapshot_id for snapshot in _nameless(table) if snapshot.snapshot_id in planned]
+    expiry = table.maintenance.expire_snapshots().by_ids(expired)
+    expiry._requirements = tuple(  # noqa: SLF001 - pyiceberg 0.12 requires nothing
+        AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in table.metadata.refs.items()
+    )
+    try:
+        expiry.commit()
+    except (CommitFailedException, ValueError) as error:
+        table.refresh()
+        if isinstance(error, ValueError) and all(map(table.snapshot_by_id, expired)):
+            raise
+        return False  # branches or tags moved, or another writer expired some of the snapshots
+    return True
+
+
+def _nameless(table: Table) -> list[Snapshot]:
+    """The snapshots that no branch and no tag names, without those that are still to be published."""
+    retained = {*_staged(table), *(ref.snapshot_id for ref in table.metadata.refs.values())}
+    return [snapshot for snapshot in table.snapshots() if snapshot.snapshot_id not in retained]
+
+
+def _staged(table: Table) -> dict[int, str]:
+    """The `wap.id` of each staged snapshot that no branch has, nor a copy of it."""
+    from pyiceberg.table.snapshots import ancestors_of  # noqa: PLC0415 - an extra
+
+    heads = (table.snapshot_by_id(ref.snapshot_id) for ref in table.metadata.refs.values())
+    published = {snapshot.snapshot_id for head in heads for snapshot in ancestors_of(head, table.metadata)}
+    summaries = {snapshot.snapshot_id: snapshot.summary or {} for snapshot in table.snapshots()}
+    copied = {summary.get("published-wap-id") for summary in summaries.values()}
+    staged = {number: summary.get("wap.id") for number, summary in summaries.items() if number not in published}
+    return {number: name for number, name in staged.items() if name is not None and name not in copied}
+
+
+def _place(path: str) -> str:
+    """The one spelling of a location that snapshots may spell otherwise: a path or a file URL, s3, s3a or s3n."""
+    scheme, colon, rest = plain_location(path).partition("://")
+    return f"s3://{rest}" if scheme in ("s3a", "s3n") else f"{scheme}{colon}{rest}"
+
+
+def _names(table: Table, snapshot: Snapshot, *, is_live: bool = False) -> set[str]:
+    """Locations of the files that a snapshot names; the live ones are those that it reads."""
+    statistics = (*table.metadata.statistics, *table.metadata.partition_statistics)  # with hashes of values
+    names = {file.statistics_path for file in statistics if file.snapshot_id == snapshot.snapshot_id}
+    names.add(snapshot.manifest_list)
+    for manifest in snapshot.manifests(table.io):
+        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=is_live)
+        names |= {manifest.manifest_path, *(entry.data_file.file_path for entry in entries)}
+    return names
