@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+from contextlib import closing
 
 import pyarrow.parquet as pq
 
 import zonebloom as zb
 from tests.depth import at_depth
 from tests.lives import hundreds, lake_of, rows_of
+from zonebloom.erasing.journal import Journal
 
 KEYS = range(300)
 GONE = [7, 107, 207]
@@ -75,3 +77,21 @@ def test_an_erasure_killed_again_and_again_goes_on(tmp_path, zygote):
     while zygote.wait(zygote.fork("erase", root, record=str(record), steps=12)):
         assert_files_are_old_or_new(root)
     assert_record_is_whole(root, record)
+
+
+def test_a_step_that_is_taken_back_is_not_in_the_journal_of_the_next_call(tmp_path):
+    """The last one takes the file with it."""
+    record, request = tmp_path / "erased.json", {"dataset": "lake", "column": "k", "values_sha256": ""}
+    with closing(Journal(record, request)) as journal:
+        journal.add("held", [1])
+        journal.add("held", [2])
+        journal.take_back()
+        journal.add("removed", ["é"])
+    with closing(Journal(record, request)) as journal:
+        assert ([*journal.all("held")], journal.last("removed")) == ([[1]], ["é"])
+        journal.take_back()
+        journal.take_back()
+        assert not [*tmp_path.iterdir()]
+        journal.add("held", [3])
+    with closing(Journal(record, request)) as journal:
+        assert [*journal.all("held")] == [[3]]

@@ -6,7 +6,7 @@ Design: docs/design/erasing.md#tables
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
@@ -44,13 +44,13 @@ def erase_from_delta(index: Index, data: DeltaDataset, column: str, values: Any,
     Raises
     ------
     InvalidArgumentError
-        The column is a field of a struct.
+        The column is a field of a struct, or the table is append-only.
     DataFileError
         The table is none that deltalake can write.
     """
     loaded = data.table()
-    delete_rows = partial(_delete_from_delta, loaded, index, column=column, values=values)
-    delete_all(index, column, values, journal, delete_rows, renew=partial(_renew_delta, loaded, data.location))
+    prepare = partial(_merge_of, loaded, index, column=column, values=values)
+    delete_all(index, column, values, journal, prepare, renew=partial(_renew_delta, loaded, data.location))
     _clean_delta(index, data, journal)
     journal.add("holders", list(with_deleted_rows(index.view())))
 
@@ -120,27 +120,36 @@ def _renew_delta(table: DeltaTable, location: str) -> None:
         table.update_incremental()
 
 
-def _delete_from_delta(
+def _merge_of(
     table: DeltaTable, index: Index, view: View, held: Iterable[str], *, column: str, values: Any
-) -> None:
-    """Delete by a merge with the stored values: the log would retain the condition of a delete, with all values."""
+) -> Callable[[], None]:
+    """A merge that deletes the stored values: the log would retain the condition of a delete, with all values."""
+    location = index.data.location
     if column not in index.schema.names:
         raise InvalidArgumentError("column must be a top-level column of a Delta table", got=column)
+    if table.metadata().configuration.get("delta.appendOnly", "false").lower() == "true":
+        raise InvalidArgumentError(
+            f"Delta table {location} must allow deletes", got="delta.appendOnly = true", do="set this property to false"
+        )
     if (changed := next(_changed(table, view, held), None)) is not None:
         raise DataFileError(
-            f"table {index.data.location} must have no column, path or partition that deltalake changes by a rewrite",
+            f"table {location} must have no column, path or partition that deltalake changes by a rewrite",
             got=changed,
             do=_BY_ANOTHER_ENGINE,
         )
     keys = index.to_table(column=column, values=values, columns=[column]).rename_columns(["key"])
-    with _explained(index.data.location):
-        merge = table.merge(
-            keys.group_by("key").aggregate([]),
-            f"target.{quoted(column)} = source.key",
-            source_alias="source",
-            target_alias="target",
-        )
-        merge.when_matched_delete().execute()
+
+    def merge() -> None:
+        with _explained(location):
+            merger = table.merge(
+                keys.group_by("key").aggregate([]),
+                f"target.{quoted(column)} = source.key",
+                source_alias="source",
+                target_alias="target",
+            )
+            merger.when_matched_delete().execute()
+
+    return merge
 
 
 @contextmanager

@@ -5,12 +5,12 @@ Design: docs/design/erasing.md#tables
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.engines.iceberg.rewrite import delete_at
+from zonebloom.engines.iceberg.rewrite import Rewrite, delete_at
 from zonebloom.erasing.files import PASSES
 from zonebloom.erasing.journal import Journal
 from zonebloom.erasing.tables import AGAIN, delete_all, unnamed, with_deleted_rows
@@ -19,6 +19,7 @@ from zonebloom.formats.iceberg.errors import explained
 from zonebloom.formats.iceberg.locations import plain_location, relative_path
 from zonebloom.ground.errors import ConcurrentCommitError, InvalidArgumentError
 from zonebloom.index.index import Index
+from zonebloom.search.view import View
 from zonebloom.stores.locations import is_url
 from zonebloom.stores.open import open_store
 
@@ -41,8 +42,11 @@ def erase_from_iceberg(index: Index, data: IcebergDataset, column: str, values: 
     """
     table = data.table()
     _check_owned(table)
-    delete = lambda view, _: delete_at(table, column, values, index, view.dataset)  # noqa: E731 - one argument less
-    delete_all(index, column, values, journal, delete, renew=partial(_renew_iceberg, table))
+
+    def prepare(view: View, _held: Iterable[str]) -> Callable[[], Rewrite]:
+        return partial(delete_at, table, column, values, index, view.dataset)
+
+    delete_all(index, column, values, journal, prepare, renew=partial(_renew_iceberg, table))
     _clean_iceberg(table, journal)
     journal.add("holders", list(_naming_paths(table, column)))
     journal.add("holders", list(with_deleted_rows(index.view())))

@@ -120,6 +120,23 @@ class Journal:
         except OSError as error:
             raise StorageError(f"cannot write {self._part}: {error}") from error
 
+    def take_back(self) -> None:
+        """Remove the last step; the file too if only the request is left."""
+        self._steps.pop()
+        if self._part is None or self._file is None:
+            return
+        try:
+            if len(self._steps) == 1:
+                self.close()
+                self._part.unlink()
+                self._file, self._num_written = None, 0
+            else:
+                os.truncate(self._part, self._part.read_bytes().rfind(b"\n", 0, -1) + 1)
+                os.fsync(self._file.fileno())
+                self._num_written = len(self._steps)
+        except OSError as error:
+            raise StorageError(f"cannot write {self._part}: {error}") from error
+
     def all(self, step: str) -> Iterator[Any]:
         """The contents of all steps of that name, in order."""
         return (entry[step] for entry in self._steps if step in entry)

@@ -30,27 +30,28 @@ def delete_all(
     column: str,
     values: Any,
     journal: Journal,
-    delete: Callable[[View, Iterable[str]], Any],
+    prepare: Callable[[View, Iterable[str]], Callable[[], Any]],
     *,
     renew: Callable[[], Any],
 ) -> None:
-    """Delete until no row is found. Before each delete the journal knows the files with rows; none if it was lost.
+    """Delete until no row is found. The journal knows the files with rows before each delete, but of those that fail.
 
-    `renew` loads the newest version. A delete must change the version of the view, so that it erases the noted rows;
-    it is given the paths of the files with rows, too.
+    `renew` loads the newest version. `prepare` is given its view and the paths of the files with rows. It refuses what
+    cannot be deleted from, and gives the delete. That must change the version of the view, or nothing.
     """
     for _ in range(_DELETES):
         renew()
         view, rows = current_rows(index, column, values)
         if not rows:
             break
+        delete = prepare(view, rows)
         journal.add("held", [asdict(file) for file in held_files(view, rows)])
         try:
-            delete(view, rows)
+            delete()
         except (ConcurrentCommitError, DataFileError, InvalidArgumentError) as error:
             is_overtaken = isinstance(error, ConcurrentCommitError)  # the next pass plans anew
             if is_overtaken or index.view().dataset == view.dataset:
-                journal.add("held", [])  # nothing was deleted: others may move the rows before the next call
+                journal.take_back()  # nothing was deleted: others may move the rows before the next call
             if not is_overtaken:
                 raise
         index.refresh()
