@@ -715,6 +715,19 @@ def test_a_row_of_an_opened_table_takes_two_requests_of_its_file(s3, tmp_path, p
     remote.close()
 
 
+def test_storage_options_read_metadata_in_a_bucket_and_s3a_is_s3(s3, tmp_path):
+    location = s3.url("t")
+    table = catalog_in(s3, tmp_path).create_table("db.t", rows(0, 1).schema, location=f"s3a{location[2:]}")
+    table.append(rows(0, 40))
+    tables.build(table.metadata_location, storage_options=s3.options)
+    index = zb.open_index(table.metadata_location, storage_options=s3.options)
+    assert_same(index.to_table(user(7)), rows(7, 8))
+    assert index.search(user(7)).files[0].startswith("data/")
+    tables.build(table, storage_options=s3.options, overwrite=True)
+    with pytest.raises(InvalidArgumentError, match="has no catalog there"):  # and not that it is no table
+        zb.open_index(table.location(), storage_options=s3.options).status()
+
+
 @pytest.mark.parametrize("file_io", some(["pyarrow.PyArrowFileIO", "fsspec.FsspecFileIO"], 2))
 def test_a_store_that_is_gone_is_told(tmp_path, place, file_io, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # botocore waits longer before each attempt

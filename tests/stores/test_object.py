@@ -363,6 +363,19 @@ def test_options_that_do_not_fit_are_refused(s3: Bucket, options):
         open_store(s3.url("x"), options).list("")
 
 
+OF_DELTALAKE = {
+    **dict.fromkeys(("max_retries", "OBJECT_STORE_CONCURRENCY_LIMIT"), "3"),
+    **dict.fromkeys(("retry_timeout", "backoff_config.init_backoff", "AWS_S3_POOL_IDLE_TIMEOUT_SECONDS"), "10s"),
+    **dict.fromkeys(("aws_s3_allow_unsafe_rename", "allow_unsafe_rename"), "true"),
+    **dict.fromkeys(("AWS_S3_LOCKING_PROVIDER", "DELTA_DYNAMO_TABLE_NAME", "AWS_REGION_DYNAMODB"), "dynamodb"),
+}
+
+
+def test_options_of_deltalake_alone_are_left_out(s3: Bucket):
+    s3.put("x/one", b"1")
+    assert open_store(s3.url("x"), s3.options | OF_DELTALAKE).read("one") == b"1"
+
+
 def test_options_come_from_the_environment_too(s3: Bucket, monkeypatch):
     for name, value in s3.options.items():
         monkeypatch.setenv(name.upper(), value)

@@ -87,14 +87,18 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
             )
         table.refresh()
         named: set[str] = set().union(*(_names(table, snapshot, is_live=True) for snapshot in table.snapshots()))
-        places = set(map(_place, named))
-        former = sorted({path for paths in journal.all("unnamed") for path in paths if _place(path) not in places})
-        folders = tuple(f"{_place(folder)}/" for folder in (location, *map(table.properties.get, _FOLDERS)) if folder)
+        places = set(map(plain_location, named))
+        former = sorted(
+            {path for paths in journal.all("unnamed") for path in paths if plain_location(path) not in places}
+        )
+        folders = tuple(
+            f"{plain_location(folder)}/" for folder in (location, *map(table.properties.get, _FOLDERS)) if folder
+        )
         for path in former:
-            if _place(path).startswith(folders):
-                folder, _, name = _place(path).rpartition("/")
+            if plain_location(path).startswith(folders):
+                folder, _, name = plain_location(path).rpartition("/")
                 if not is_url(folder) and open_store(folder, None).retains_old(name):
-                    journal.add("retained", _place(path))
+                    journal.add("retained", plain_location(path))
                 with suppress(FileNotFoundError):
                     table.io.delete(path)
                 journal.add("removed", [path])
@@ -102,7 +106,7 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
     holders = [
         f"{path}: outside of the table's folder, as a file of others that was added; remove it if nobody else reads it"
         for path in former
-        if not _place(path).startswith(folders) and table.io.new_input(path).exists()
+        if not plain_location(path).startswith(folders) and table.io.new_input(path).exists()
     ]
     holders += [
         f"{ref.snapshot_ref_type.value} {name} of {location}: snapshot {ref.snapshot_id}; erase from it, or drop it"
@@ -197,12 +201,6 @@ def _staged(table: Table) -> dict[int, str]:
     copied = {summary.get("published-wap-id") for summary in summaries.values()}
     staged = {number: summary.get("wap.id") for number, summary in summaries.items() if number not in published}
     return {number: name for number, name in staged.items() if name is not None and name not in copied}
-
-
-def _place(path: str) -> str:
-    """The one spelling of a location that snapshots may spell otherwise: a path or a file URL, s3, s3a or s3n."""
-    scheme, colon, rest = plain_location(path).partition("://")
-    return f"s3://{rest}" if scheme in ("s3a", "s3n") else f"{scheme}{colon}{rest}"
 
 
 def _names(table: Table, snapshot: Snapshot, *, is_live: bool = False) -> set[str]:

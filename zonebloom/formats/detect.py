@@ -39,7 +39,7 @@ def dataset_from_json(described: dict[str, Any], index: Store) -> Dataset:
     if kind == "iceberg":
         from zonebloom.formats.iceberg.dataset import IcebergDataset  # noqa: PLC0415 - only for tables
 
-        return IcebergDataset.from_json(described)
+        return IcebergDataset.from_json(described, index.options)
     if kind == "lance":
         from zonebloom.formats.lance import LanceDataset  # noqa: PLC0415 - only for tables
 
@@ -103,7 +103,7 @@ def _at(location: str, storage_options: Mapping[str, str] | None, *, as_files: b
     if location.endswith(METADATA_SUFFIX) or kind == "iceberg":
         from zonebloom.formats.iceberg.dataset import IcebergDataset  # noqa: PLC0415 - only for tables
 
-        return IcebergDataset.of_path(location)
+        return IcebergDataset.of_path(location, storage_options)
     if kind == "lance" or (is_url(location) and is_lance_url(location)):
         from zonebloom.formats.lance import LanceDataset  # noqa: PLC0415 - only for tables
 

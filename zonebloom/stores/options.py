@@ -40,6 +40,12 @@ _CREDENTIALS = {
     ),
 }
 """Options that give credentials; without any of them only the machine's metadata service can give some."""
+_OF_DELTALAKE = re.compile(
+    r"backoff_config\..+|max_elapsed_request_time|max_retries|retry_timeout|(object_store_)?concurrency_limit"
+    r"|.*allow_unsafe_rename|(s3_)?locking_provider|.*dynamo.*|.*pool_idle_timeout_seconds"
+    "|s3_get_internal_server_error_retries"
+)
+"""Options of deltalake alone, for its own requests and for writing its log; the same files are read without them."""
 _METADATA_SERVICE = ("169.254.169.254", 80)
 _METADATA_SECONDS = 1.0
 _HOW = {
@@ -82,28 +88,31 @@ def connect(url: Url, options: StorageOptions, retry: Mapping[str, Any]) -> S3St
         store: Any = client_of.from_url(url.root, config=config, client_options=client, retry_config=retry)
     except (obstore.exceptions.BaseError, ValueError, TypeError) as error:
         text = str(error).split("\n", 1)[0]
-        raise InvalidArgumentError(f"storage_options must fit {url.root}", got=text) from error
+        raise InvalidArgumentError(
+            f"storage_options must fit {url.root}", got=text, do="give options of the object_store library"
+        ) from error
     return store  # type: ignore[no-any-return] # one of the three
 
 
 def _split(provider: str, options: StorageOptions) -> tuple[dict[str, str], dict[str, Any]]:
-    """The options of the store, and those of its HTTP client; options of other stores are left out."""
+    """The options of the store, and those of its HTTP client; options of other stores and of deltalake are left out."""
     config: dict[str, str] = {}
     client: dict[str, Any] = {}
     others = tuple(prefix for name, prefixes in _PREFIXES.items() if name != provider for prefix in prefixes)
     for name, value in environment_of(provider).items():  # obstore itself reads the others
-        if _CLIENT_KEYS.fullmatch(_plain(provider, name)):
-            client[_plain(provider, name)] = value
+        if _CLIENT_KEYS.fullmatch(plain_option(provider, name)):
+            client[plain_option(provider, name)] = value
     for name, value in options.items():
-        plain = _plain(provider, name)
+        plain = plain_option(provider, name)
         if _CLIENT_KEYS.fullmatch(plain):
             client[plain] = value
-        elif not name.lower().startswith(others):
+        elif not (name.lower().startswith(others) or _OF_DELTALAKE.fullmatch(plain)):
             config[name.lower()] = value
     return config, {"timeout": timedelta(seconds=60)} | client
 
 
-def _plain(provider: str, name: str) -> str:
+def plain_option(provider: str, name: str) -> str:
+    """The name of an option without the prefix of its store."""
     name = name.lower()
     for prefix in _PREFIXES[provider]:
         if name.startswith(prefix):
@@ -121,7 +130,7 @@ def check_credentials(url: Url, options: StorageOptions) -> None:
     """
     provider = url.provider
     given = [*options, *environment_of(provider)]
-    if any(_CREDENTIALS[provider].fullmatch(_plain(provider, name)) for name in given):
+    if any(_CREDENTIALS[provider].fullmatch(plain_option(provider, name)) for name in given):
         return
     if provider == "gcs" and Path("~/.config/gcloud/application_default_credentials.json").expanduser().exists():
         return

@@ -7,11 +7,13 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.formats.iceberg.errors import explained, is_of_store, pyiceberg_tables
+from zonebloom.formats.iceberg.files import io_properties
 from zonebloom.formats.iceberg.locations import newest_metadata, plain_location
 from zonebloom.formats.iceberg.snapshot import identity_of, renew_access, snapshot_of
 from zonebloom.formats.table import TableDataset, TableSnapshot
 from zonebloom.formats.table_folders import CATALOG_PREFIX, METADATA_SUFFIX
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, StorageError, Words, first_line
+from zonebloom.stores.locations import StorageOptions
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -28,22 +30,23 @@ class IcebergDataset(TableDataset):
         metadata: str | None = None,
         catalog: str | None = None,
         name: Sequence[str] = (),
+        storage_options: StorageOptions | None = None,
     ) -> None:
-        super().__init__(location)
+        super().__init__(plain_location(location))
         self._table = table
         self._metadata = metadata
         self._catalog = catalog
         self._name = list(name)
+        self._options = storage_options
 
     @classmethod
     def of_table(cls, table: Table) -> IcebergDataset:
         """The table that a `pyiceberg.table.Table` has loaded."""
         from pyiceberg.table import StaticTable  # noqa: PLC0415 - an extra; the caller has it
 
-        location = plain_location(table.location())
         if isinstance(table, StaticTable):
-            return cls(location, table=table, metadata=plain_location(table.metadata_location))
-        return cls(location, table=table, catalog=table.catalog.name, name=table.name())
+            return cls(table.location(), table=table, metadata=plain_location(table.metadata_location))
+        return cls(table.location(), table=table, catalog=table.catalog.name, name=table.name())
 
     @classmethod
     def of_name(cls, name: str) -> IcebergDataset:
@@ -52,18 +55,18 @@ class IcebergDataset(TableDataset):
         if len(names) < 2 or not all(names):  # noqa: PLR2004 - a namespace and a table
             raise InvalidArgumentError("a table is named iceberg:CATALOG.NAMESPACE.TABLE", got=name)
         table = cls("", catalog=catalog, name=names).table()
-        return cls(plain_location(table.location()), catalog=catalog, name=names)
+        return cls(table.location(), catalog=catalog, name=names)
 
     @classmethod
-    def of_path(cls, path: str) -> IcebergDataset:
+    def of_path(cls, path: str, storage_options: StorageOptions | None) -> IcebergDataset:
         """The table of a metadata file, or of a folder."""
-        return cls(path, metadata=path)
+        return cls(path, metadata=path, storage_options=storage_options)
 
     @classmethod
-    def from_json(cls, described: Mapping[str, Any]) -> IcebergDataset:
+    def from_json(cls, described: Mapping[str, Any], storage_options: StorageOptions | None) -> IcebergDataset:
         """The table that a version file describes, as it is now."""
         settings = {key: described[key] for key in ("metadata", "catalog", "name")}
-        return cls(described["root"], **settings)
+        return cls(described["root"], **settings, storage_options=storage_options)
 
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The current snapshot of the loaded metadata, or of the newest metadata in the folder or the catalog."""
@@ -86,7 +89,7 @@ class IcebergDataset(TableDataset):
             location = newest_metadata(location)
         static_table = pyiceberg_tables().StaticTable
         with explained("Iceberg metadata", location):
-            table: Table = static_table.from_metadata(location)
+            table: Table = static_table.from_metadata(location, io_properties(self._options))
         return table
 
     def _of_catalog(self, catalog: str) -> Table:

@@ -12,7 +12,8 @@ from zonebloom.formats.iceberg.errors import explained
 from zonebloom.ground.threads import concurrently
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import LocalFile
-from zonebloom.stores.locations import is_url
+from zonebloom.stores.locations import StorageOptions, is_url
+from zonebloom.stores.options import plain_option
 from zonebloom.stores.ranges import coalesced, cut
 from zonebloom.stores.store import ROUND_BYTES
 from zonebloom.stores.stored_file import SeekableFile, StoredFile
@@ -24,6 +25,22 @@ _HELD_BYTES = 2 * ROUND_BYTES
 """Bytes of a file that are kept for later reads: a small row group, and the footer."""
 _REQUESTS = 8
 """Ranges of a file that are requested at once."""
+_PROPERTIES = {
+    **dict.fromkeys(("region", "default_region"), "s3.region"),
+    **dict.fromkeys(("endpoint", "endpoint_url"), "s3.endpoint"),
+    **dict.fromkeys(("session_token", "token"), "s3.session-token"),
+    "access_key_id": "s3.access-key-id",
+    "secret_access_key": "s3.secret-access-key",
+    "skip_signature": "s3.anonymous",
+    "virtual_hosted_style_request": "s3.force-virtual-addressing",
+}
+"""pyiceberg's names of storage options."""
+
+
+def io_properties(options: StorageOptions | None) -> dict[str, str]:
+    """The properties of a FileIO that reads S3 by storage options; it needs no others of them."""
+    pairs = ((_PROPERTIES.get(plain_option("s3", name)), value) for name, value in (options or {}).items())
+    return {name: value for name, value in pairs if name is not None}
 
 
 class _FileIOSource:

@@ -9,14 +9,14 @@ from zonebloom.formats.table_folders import METADATA_SUFFIX
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.locations import is_url
 
-_FILE = re.compile(r"file:(//)?(?=/)")
+_FILE = re.compile(r"\Afile:(//)?(?=/)")
+_HADOOP_S3 = re.compile(r"\As3[an]://")
 _HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
 
 
 def plain_location(location: str) -> str:
-    """A local location as a path, another unchanged; Iceberg's locations are not percent-encoded."""
-    match = _FILE.match(location)
-    return (location[match.end() :] if match else location).rstrip("/")
+    """A local location as a path, s3a and s3n as s3; Iceberg's locations are not percent-encoded."""
+    return _HADOOP_S3.sub("s3://", _FILE.sub("", location)).rstrip("/")
 
 
 def relative_path(path: str, location: str) -> str:
