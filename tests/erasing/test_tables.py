@@ -71,6 +71,23 @@ def test_no_file_of_a_delta_table_holds_erased_rows(tmp_path, column):
     assert zb.open_index(root).status().is_fresh
 
 
+@pytest.mark.parametrize(
+    ("properties", "until"),
+    [
+        ({}, "until a checkpoint is written after 30 days"),
+        ({"delta.logRetentionDuration": "interval 2 weeks"}, "until a checkpoint is written after 2 weeks"),
+        ({"delta.enableExpiredLogCleanup": "false"}, "as delta.enableExpiredLogCleanup = false"),
+    ],
+)
+def test_the_log_of_a_delta_table_is_told_with_the_conditions_of_former_deletes(tmp_path, properties, until):
+    root = delta_table(tmp_path, **properties)
+    DeltaTable(root).delete("x = 7")
+    (holder,) = zb.erase(root, "text", ["user '7'"]).still_held
+    assert "x = 7" in (root / "_delta_log" / f"{1:020d}.json").read_text()
+    assert holder.startswith(f"{root}/_delta_log: conditions of former deletes")
+    assert holder.endswith(until)
+
+
 def test_a_delta_table_that_is_given_moves_on_with_the_erasure(tmp_path):
     root = delta_table(tmp_path)
     table = DeltaTable(root)

@@ -185,9 +185,18 @@ def _clean_delta(index: Index, data: DeltaDataset, journal: Journal) -> None:
         )
     present = data.store.files("")
     journal.add("removed", [path for paths in journal.all("unnamed") for path in paths if path not in present])
-    holders = unnamed(data.location, present, index.view().files)
-    log = f"{data.location}/_delta_log: least and greatest values of old files, until its log retention has passed"
-    journal.add("holders", [*holders, log])
+    journal.add("holders", [*unnamed(data.location, present, index.view().files), _log_of(table, data.location)])
+
+
+def _log_of(table: DeltaTable, location: str) -> str:
+    """What the log holds of former versions, and how long."""
+    properties = table.metadata().configuration
+    retention = properties.get("delta.logRetentionDuration", "interval 30 days").removeprefix("interval ")
+    until = f"until a checkpoint is written after {retention}"
+    if properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
+        until = "as delta.enableExpiredLogCleanup = false"
+    held = "conditions of former deletes, updates and overwrites, and least and greatest values of old files"
+    return f"{location}/_delta_log: {held}, {until}"
 
 
 def _is_vacuumed(table: DeltaTable, data: DeltaDataset, journal: Journal) -> bool:

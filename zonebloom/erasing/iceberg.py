@@ -117,7 +117,8 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         f"snapshot {number} of {location}, staged by wap.id {name}: publish or expire it, and erase again"
         for number, name in _staged(table).items()
     ]
-    if any(manifest.deleted_files_count for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)):
+    manifests = (manifest for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io))
+    if any(manifest.deleted_files_count != 0 for manifest in manifests):  # format 1: a null counts as some
         holders.append(
             f"{location}/metadata: names of removed files, with least and greatest values; rewrite its manifests, and "
             "erase again"
@@ -133,11 +134,12 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
 
 
 def _naming_paths(table: Table, column: str) -> Iterator[str]:
-    """Paths that name values, or their beginnings."""
+    """Paths, and summaries in old metadata files, that name values or their beginnings."""
     parts = [part for spec in table.specs().values() for part in spec.fields]
     naming = [part.source_id for part in parts if str(part.transform).startswith(("identity", "truncate"))]
     if column in map(table.schema().find_column_name, naming):
-        yield f"folders and names of files in {table.location()}, this record too: the table has partitions by {column}"
+        names = f"folders, names of files and summaries of old snapshots in {table.location()}, this record too"
+        yield f"{names}: the table has partitions by {column}"
 
 
 def _leave_out_removed(table: Table) -> None:
