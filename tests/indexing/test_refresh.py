@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from tests.conftest import make_rows
+from tests.conftest import index_of, make_rows
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import ParquetDataset
 from zonebloom.storage.manifest import list_versions, read_version
@@ -81,6 +81,19 @@ def test_nothing_to_do_is_no_version(lake, opened):
         assert zones(done) == (0, 2 * (50 + 30 + 1))
     assert opened == []
     assert list_versions(LocalStore(index.root)) == [1]
+
+
+def test_an_index_whose_data_set_moved_is_of_the_new_place_after_a_refresh(lake, tmp_path):
+    """Also if no file changed, if an older version is restored, and if the index has another name."""
+    place, moved = index_of(lake.root).rename(tmp_path / "index"), tmp_path / "moved"
+    lake.root.rename(moved)
+    opened = zb.open_index(place, dataset=moved)
+    with pytest.raises(InvalidArgumentError, match="refreshed from the folder"):
+        zb.open_index(place, dataset=next(moved.iterdir())).refresh()
+    assert (opened.refresh().num_files_kept, opened.version) == (opened.num_fragments, 2)
+    assert (opened.refresh().version, zb.open_index(place).data.location) == (2, str(moved))
+    zb.open_index(place).restore(1)
+    assert zb.open_index(place).data.location == str(moved)
 
 
 def test_only_new_and_changed_files_are_opened(lake, index, opened):

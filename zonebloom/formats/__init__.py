@@ -4,7 +4,7 @@
 files; `hive` turns `key=value` folders into columns. `delta`, `iceberg` and `lance` are tables: their logs list the
 data files. `table` has the common part; `table_folders` detects their folders; `lance_index` reads the indexes that a
 Lance table has itself. `parquet` reads one Parquet file. `index_location`
-says where the index lies. `detect` finds the data set that is named.
+says where the index lies. `detect` finds the data set that is named; `identity` says whether two are the same.
 """
 
 from zonebloom.formats.dataset import Dataset, DatasetSnapshot, Declared, OpenedFile, column_id

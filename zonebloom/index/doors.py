@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE
-from zonebloom.formats import Dataset, ParquetDataset, dataset_from_json, open_dataset
+from zonebloom.formats import dataset_from_json, open_dataset
+from zonebloom.formats.identity import are_same, name_of_data, places_of_data
 from zonebloom.formats.index_location import is_index_name, places_of
 from zonebloom.formats.table_folders import METADATA_SUFFIX, is_catalog_name
 from zonebloom.ground.errors import IndexNotFoundError, InvalidArgumentError, Words
-from zonebloom.ground.reasons import counted
 from zonebloom.ground.threads import concurrently
 from zonebloom.index.index import Index
 from zonebloom.storage.manifest import list_versions
@@ -81,8 +81,8 @@ def open_index(
 
     Spec: specs/index-format.md#locations
     """
-    named = open_dataset(path) if is_catalog_name(path) else None
-    given = absolute(path) if named is None else named.location
+    of_catalog = open_dataset(path) if is_catalog_name(path) else None
+    given = absolute(path) if of_catalog is None else of_catalog.location
 
     def listed(place: str) -> tuple[Store, list[int]]:
         store = open_store(place, storage_options)
@@ -92,10 +92,10 @@ def open_index(
     for store, versions in concurrently(listed, _places(given), places_at_once):
         if versions:
             snapshot = load_snapshot(store, version, versions)
-            is_beside = named is None and given != store.location
+            is_beside = of_catalog is None and given != store.location
             if dataset is None and is_beside and not _is_of(given, snapshot.manifest.dataset, store):
                 dataset = given
-            table = named if dataset is None else open_dataset(dataset, storage_options)
+            table = of_catalog if dataset is None else open_dataset(dataset, storage_options)
             _log.debug("opened %s, version %s of %s", store.location, version or versions[-1], versions)
             return Index(snapshot, table)
     if not is_url(given) and not os.path.exists(given):  # noqa: PTH110 - never raises, whatever the name
@@ -118,19 +118,7 @@ def _is_of(given: str, described: Mapping[str, Any], index: Store) -> bool:
         return bool(metadata == given)
     if not isinstance(described.get("root"), str):  # of a newer kind, which is refused when it is opened
         return True
-    places = _places_named(dataset_from_json(dict(described), index))
-    return len(places) == 1 and _is_same(places[0], given)
-
-
-def _is_same(place: str, given: str) -> bool:
-    return place == given or (not is_url(given) and os.path.realpath(place) == os.path.realpath(given))
-
-
-def _places_named(data: Dataset) -> list[str]:
-    """The folder of a data set, or its files."""
-    if isinstance(data, ParquetDataset) and data.layout != "folder":
-        return [data.absolute(file) for file in data.files]
-    return [data.location]
+    return are_same(places_of_data(dataset_from_json(dict(described), index)), [given])
 
 
 def is_of_named(index: Index, path: str) -> bool:
@@ -141,12 +129,11 @@ def is_of_named(index: Index, path: str) -> bool:
     InvalidArgumentError
         It names neither: the index would give the rows of its own data set.
     """
-    given, named = _location(path), _places_named(index.data)
-    is_index = _is_same(index.location, given)
-    if not is_index and (len(named) > 1 or not _is_same(named[0], given)):
-        further = f" and {counted(len(named) - 1, 'other file')}" if len(named) > 1 else ""
+    given = [_location(path)]
+    is_index = are_same([index.location], given)
+    if not is_index and not are_same(places_of_data(index.data), given):
         raise InvalidArgumentError(
-            f"{Words.DATASET} must be the data set of the index {index.location}, which is {named[0]}{further}",
+            f"{Words.DATASET} must be the data set of the index {index.location}, which is {name_of_data(index.data)}",
             got=path,
             do=f"name that or the folder of the index, or build an index of {path}",
         )
@@ -217,7 +204,7 @@ def build_index(
     workers
         Threads; by default one for each core, and at least 8 if the data is in an object store.
     overwrite
-        Build columns again that are indexed already.
+        Build columns again that are indexed already. An index of another data set becomes one of this data set.
     optimize
         Whether filters of more than 4096 zones become slice segments at the end, as `Index.optimize` makes them, and
         more than 16 locators of a column become one.
@@ -238,7 +225,7 @@ def build_index(
     ColumnNotFoundError, UnsupportedTypeError, InvalidArgumentError
         An argument is wrong; nothing was written.
     IndexExistsError
-        A column is indexed already.
+        A column is indexed already, or the index is of another data set.
     DataFileError
         No file can be read. A single unreadable file is a warning: the index omits it, and searches keep it whole.
     ConcurrentCommitError

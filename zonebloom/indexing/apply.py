@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.bloom import hashing
+from zonebloom.formats.identity import is_described
 from zonebloom.ground.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.indexing.fill import BuildPlan, Inspected, Runner, Threads, as_declared, check_any, default_workers
 from zonebloom.indexing.optimize import MOST_LOCATORS, optimize_column
@@ -113,10 +114,10 @@ def inspected(plan: Plan, runner: Runner) -> Iterator[tuple[Inspected, Change]]:
 def _first_change(plan: Plan, opened: Inspected, next_fragment_id: int) -> Change:
     """The first commit without its added fragments and segments."""
     schema = opened.schema if opened.fragments else None
-    is_described = plan.is_first
+    is_named = plan.is_first or not is_described(plan.snapshot.manifest.dataset, plan.snapshot.store, plan.dataset)
     if plan.dataset.declared is not None:
-        is_described |= bool(plan.columns) and bool(plan.new or len(plan.dropped) or plan.gaps)
-        schema = plan.dataset.declared.schema if is_described else None
+        is_named |= bool(plan.columns) and bool(plan.new or len(plan.dropped) or plan.gaps)
+        schema = plan.dataset.declared.schema if is_named else None
     lost = [plan.kept[path].fragment_id for path in opened.skipped if path in plan.kept]
     return Change(
         plan.operation,
@@ -125,7 +126,7 @@ def _first_change(plan: Plan, opened: Inspected, next_fragment_id: int) -> Chang
         is_rebuilt=plan.is_rebuild,
         removed_lists=plan.snapshot.damaged_lists,
         schema=schema,
-        dataset=plan.dataset if is_described else None,
+        dataset=plan.dataset if is_named else None,
         unknown_paths=(*plan.new, *opened.skipped),
         next_fragment_id=next_fragment_id,
     )

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from zonebloom.bloom import hashing
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.bloom.zones import ZoneTable, zone_schema
-from zonebloom.formats import DatasetSnapshot
+from zonebloom.formats import DatasetSnapshot, dataset_from_json
+from zonebloom.formats.identity import is_described, name_of_data
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
     CorruptIndexError,
@@ -63,6 +64,12 @@ def build(
     if adopt is not None:
         work = replace(work, runner=_adopting(runner_for(dataset, work), adopt, dataset, options.kind))
     base = _current(store)
+    if base.manifest.dataset and not (overwrite or is_described(base.manifest.dataset, store, dataset)):
+        raise IndexExistsError(
+            f"{store.location} must be the index of {name_of_data(dataset)}, or none yet",
+            got=f"that of {name_of_data(dataset_from_json(base.manifest.dataset, store))}",
+            do=Words.MOVED_OR_OVERWRITE,
+        )
     if not overwrite and _is_resumed(base, names, options):
         wanted = {entry.name: entry.options for entry in base.manifest.columns}
         plan = plan_refresh(base, dataset, "incremental", Scope(), wanted, is_resumed=True)

@@ -78,7 +78,7 @@ class Scope:
             index is of a folder, and `dataset` has only some files of it.
         """
         described = dataset.to_json(snapshot.store.location)
-        if described.get("layout") == "files" and snapshot.manifest.dataset.get("layout") == "folder":
+        if described.get("files") and snapshot.manifest.dataset.get("layout") == "folder":
             raise InvalidArgumentError(
                 "the index of a folder must be refreshed from the folder",
                 got=f"a list of files, such as {described['files'][0]}",

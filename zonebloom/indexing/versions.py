@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 
+from zonebloom.formats.identity import NAMES
 from zonebloom.ground.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError, Words
 from zonebloom.ground.reasons import counted
 from zonebloom.ground.rendering import Result, Results
@@ -30,8 +31,6 @@ _OURS = re.compile(
 )
 """Paths that zonebloom writes; no other file in the folder is ever removed."""
 _FOLDERS = ("versions", "ids", "fragments", "columns")
-_NAMES = ("root", "layout", "files", "metadata", "catalog", "name")
-"""The entries of a version file that say which data set the index is of. A restore leaves them as they are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def restore(store: Store, version: int) -> Manifest:
     now = next(
         (each.dataset for each in reversed(readable) if each.dataset.get("kind") == wanted.dataset.get("kind")), {}
     )
-    dataset = wanted.dataset | {name: now[name] for name in _NAMES if name in now}
+    dataset = wanted.dataset | {name: now[name] for name in NAMES if name in now}
     restored = wanted.following("restore", version=kept[-1] + 1, next_fragment_id=max(ids), dataset=dataset)
     commit(store, restored)
     return restored
