@@ -20,7 +20,7 @@ import decimal
 import operator as operators
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from string import hexdigits
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -339,16 +339,25 @@ def _operand_of(term: Term, schema: pa.Schema) -> Operand:
 
 
 def _arguments(terms: tuple[Term, ...], schema: pa.Schema) -> list[Operand]:
-    """The arguments of a call. Beside decimals pyarrow 26 takes no null type, and no literal that is an integer."""
+    """The arguments of a call. Beside decimals pyarrow takes no null type and no integer literal, 21 no others."""
     operands = [_operand_of(term, schema) for term in terms]
-    if not any(pa.types.is_decimal(operand.type) for operand in operands):
+    if len(terms) == 1 or not any(pa.types.is_decimal(operand.type) for operand in operands):
         return operands
-    typed = [pair for pair in zip(terms, operands, strict=True) if not pa.types.is_null(pair[1].type)]
-    return [
+    typed = [
         _operand_of(LiteralTerm(decimal.Decimal(term.value)), schema)
         if isinstance(term, LiteralTerm) and pa.types.is_integer(operand.type)
         else operand
-        for term, operand in typed
+        for term, operand in zip(terms, operands, strict=True)
+        if not pa.types.is_null(operand.type)
+    ]
+    decimals = [pa.schema([("", operand.type)]) for operand in typed if pa.types.is_decimal(operand.type)]
+    try:
+        common = pa.unify_schemas(decimals, promote_options="permissive").field(0).type
+    except pa.ArrowException:  # no type has their digits: the call refuses them
+        return typed
+    return [
+        replace(operand, expression=operand.expression.cast(common)) if pa.types.is_decimal(operand.type) else operand
+        for operand in typed
     ]
 
 

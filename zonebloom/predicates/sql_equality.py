@@ -16,13 +16,13 @@ _EQUALITY = re.compile(r" *([a-z_][a-z0-9_]*) *= *(?:(-?[0-9]{1,40})|'([^'\\]*)'
 SPECIAL = frozenset(
     """
     alter and any as between case connect_by_root create cross current_catalog current_date current_time
-    current_timestamp current_user distinct drop else except false fetch for from glob grant having if ilike in inner
-    insert intersect into join lateral like localtime localtimestamp not notnull null on or outer partitioned_by qualify
-    regexp returning revoke rlike rollback select session_user straight_join tablesample then true uncache union using
-    when where with xor
+    current_timestamp current_user distinct drop else except false fetch for from glob grant having if ilike in
+    inner insert intersect into join lateral like localtime localtimestamp not notnull null on or out outer
+    partitioned_by qualify regexp returning revoke rlike rollback select session_user straight_join tablesample then
+    true uncache union using when where with xor
     """.split()  # noqa: SIM905 - a list with quotes would fill a page
 )
-"""Words that the parser does not read as plain names; a test compares them with the parser's own list."""
+"""Words that sqlglot, 30.0 or a newer one, does not read as plain names; a test compares them with its own list."""
 
 
 def plain_equality(text: str) -> Equals | None:
