@@ -25,6 +25,7 @@ from hypothesis import given, settings, strategies as st
 import zonebloom as zb
 from tests.child import run_python
 from tests.depth import at_depth
+from zonebloom.engines import polars
 from zonebloom.errors import DataFileError, InvalidArgumentError
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -310,10 +311,21 @@ def test_what_is_no_path_is_refused(tmp_path, monkeypatch, path):
     """An empty path is not the folder in which a program happens to run."""
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"c": [1]}), "a.parquet")
-    for take in (lambda: zb.build_index("a.parquet", "c", index=path), lambda: zb.open_index(path)):
-        with pytest.raises(InvalidArgumentError, match=r"a path must be a text without NUL .* not empty, got"):
-            take()
+    message = r"a path must be a text without NUL .* not empty, got"
+    with pytest.raises(InvalidArgumentError, match=message):
+        zb.build_index("a.parquet", "c", index=path)
+    with pytest.raises(InvalidArgumentError, match=message if isinstance(path, str) else "must be named by a path"):
+        zb.open_index(path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_a_table_in_place_of_the_path_of_an_index_is_told_where_it_goes(tmp_path):
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"c": [1]}))
+    table = deltalake.DeltaTable(tmp_path / "t")
+    zb.build_index(table, "c")
+    for take in (zb.open_index, zb.delete_index, polars.scan):
+        with pytest.raises(InvalidArgumentError, match=r"got a DeltaTable; .* open_index\(path, dataset=table\)"):
+            take(table)
 
 
 def test_missing_paths(tmp_path):

@@ -82,7 +82,7 @@ def open_index(
     Spec: specs/index-format.md#locations
     """
     of_catalog = open_dataset(path) if is_catalog_name(path) else None
-    given = absolute(path) if of_catalog is None else of_catalog.location
+    given = _location(path) if of_catalog is None else of_catalog.location
 
     def listed(place: str) -> tuple[Store, list[int]]:
         store = open_store(place, storage_options)
@@ -104,6 +104,12 @@ def open_index(
 
 
 def _location(path: str | os.PathLike[str]) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgumentError(
+            "an index must be named by a path or URL, its own or that of its data",
+            got=f"a {type(path).__name__}",
+            do="open it by its path, and give the table as dataset=: open_index(path, dataset=table)",
+        )
     return open_dataset(path).location if is_catalog_name(path) else absolute(path)
 
 
