@@ -36,6 +36,10 @@ from zonebloom.stores import local
 from zonebloom.stores.local import LocalStore
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 def built(root, **options) -> zb.Index:
     return zb.build_index(root, "user_id", rows_per_zone=256, **options)
 
@@ -377,6 +381,31 @@ def test_a_second_call_with_the_record_of_one_that_runs_is_refused(tmp_path, mea
     with pytest.raises(KeyboardInterrupt):
         zb.erase(root, "k", [7], **asked)
     assert zb.erase(root, "k", [7], **asked).num_rows_erased == 1
+
+
+def test_a_record_names_the_file_and_its_journal_goes_on_for_this_file_alone(tmp_path, meanwhile):
+    root, record = lake_of(tmp_path, [1, 7], [7, 8]), tmp_path / "r.json"
+    first, second = (root / f"f{number}.parquet" for number in range(2))
+    both = zb.build_index([first, second], "k", index=tmp_path / "both")
+    for file in (first, second):
+        zb.build_index(file, "k")
+    meanwhile(files, "_note_replaced", interrupt, is_after=True)
+    with pytest.raises(KeyboardInterrupt):
+        zb.erase(first, "k", [7], record=record)
+    for other in (second, both):
+        with pytest.raises(InvalidArgumentError, match="must be of the same erasure to go on, got another dataset"):
+            zb.erase(other, "k", [7], record=record)
+    assert zb.erase(first, "k", [7], record=record).dataset == str(first)
+    assert zb.erase(both, "k", [7]).dataset == f"{first}, {second}"
+
+
+def test_rows_are_not_erased_by_the_index_of_another_data_set(tmp_path):
+    """Its refresh would make it an index of this one."""
+    (tmp_path / "other").mkdir()
+    root, other = indexed(tmp_path, [1, 7]), indexed(tmp_path / "other", [7])
+    with pytest.raises(InvalidArgumentError, match=f"index must be that of {root}, got the one at .*, of {other}"):
+        zb.erase(root, "k", [7], index=tmp_path / "other" / "_lake.zonebloom")
+    assert rows_of(root) == [1, 7]
 
 
 def test_a_folder_whose_name_is_not_utf_8_has_a_record_and_a_report(tmp_path):

@@ -19,9 +19,11 @@ import pyarrow as pa
 from zonebloom.erasing.erasure import ErasedFile, Erasure
 from zonebloom.erasing.files import current_rows, erase_from_files, erased_files, held_files
 from zonebloom.erasing.journal import Journal, now
+from zonebloom.formats import dataset_from_json
 from zonebloom.formats.delta import DeltaDataset
 from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.iceberg.dataset import IcebergDataset
+from zonebloom.formats.identity import is_described, name_of_data, places_of_data
 from zonebloom.ground.arrow import python_value
 from zonebloom.ground.errors import ConcurrentCommitError, InvalidArgumentError, StorageError, Words, first_line
 from zonebloom.ground.version import __version__
@@ -82,7 +84,8 @@ def erase(
     Design: docs/design/erasing.md
     """
     opened = _opened(source, index, storage_options)
-    place = str(source) if isinstance(source, (str, os.PathLike)) else opened.data.location
+    is_path = isinstance(source, (str, os.PathLike))
+    place = str(source) if is_path else opened.location if source is opened else opened.data.location
     command = f"zonebloom.erase({place!r}, {column!r}, ...)"
     return erase_by(opened, column, values, record=record, dry_run=dry_run, command=command)
 
@@ -91,16 +94,24 @@ def _opened(source: Any, index: Any, storage_options: Mapping[str, str] | None) 
     if isinstance(source, Index):
         return source
     if isinstance(source, (str, os.PathLike)):
-        dataset = None if index is None else source  # never another data set that the index is of
-        return open_index(source if index is None else index, storage_options=storage_options, dataset=dataset)
-    if not (hasattr(source, "table_uri") or hasattr(source, "location")):
+        location, dataset = source, None if index is None else source
+    elif not (hasattr(source, "table_uri") or hasattr(source, "location")):
         raise InvalidArgumentError(
             "source must be a path, a URL, an Index, a DeltaTable or a Table of pyiceberg",
             got=f"a {type(source).__name__}",
             do="of a list of files give the folder of its index",
         )
-    location = source.table_uri if hasattr(source, "table_uri") else source.location()
-    return open_index(location if index is None else index, storage_options=storage_options, dataset=source)
+    else:
+        location, dataset = source.table_uri if hasattr(source, "table_uri") else source.location(), source
+    opened = open_index(location if index is None else index, storage_options=storage_options, dataset=dataset)
+    described = opened.view().snapshot.manifest.dataset
+    if index is not None and not is_described(described, opened.store, data := opened.data.pin()):
+        raise InvalidArgumentError(
+            f"index must be that of {name_of_data(data)}",
+            got=f"the one at {opened.location}, of {name_of_data(dataset_from_json(described, opened.store))}",
+            do="if the data set moved, open_index(index, dataset=source).refresh()",
+        )
+    return opened
 
 
 def erase_by(
@@ -124,7 +135,7 @@ def erase_by(
         check_output(record, pinned, index.location, endings=(".json",), overwrite=True, option=Words.RECORD)
     listed = "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
     request = {
-        "dataset": index.data.location,
+        "dataset": ", ".join(places_of_data(index.data)),
         "column": column,
         "values_sha256": hashlib.sha256(listed).hexdigest(),
         "num_values": len(texts),

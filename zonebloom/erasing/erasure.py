@@ -41,7 +41,7 @@ class Erasure(Result):
     """The result of `erase`; its JSON is the record, which names no value but in paths."""
 
     dataset: str
-    """Folder, URL or table."""
+    """Folder, URL or table; the file, or the files of a list, that the data set is."""
     kind: str
     """`parquet`, `delta` or `iceberg`."""
     column: str
