@@ -32,6 +32,7 @@ from zonebloom.errors import (
     PredicateError,
     StorageError,
 )
+from zonebloom.indexing import optimize
 from zonebloom.stores import local
 from zonebloom.stores.local import LocalStore
 
@@ -278,11 +279,17 @@ def test_files_that_change_while_they_are_searched_are_searched_again(tmp_path, 
             zb.erase(root, "k", [7])
 
 
-def test_an_index_that_another_erasure_vacuums_meanwhile_is_told(tmp_path, meanwhile):
-    root = indexed(tmp_path, [1, 7], [8])
-    meanwhile(local, "_place_new", lambda: zb.open_index(root).vacuum(older_than=timedelta(0)))
-    with pytest.raises(ConcurrentCommitError, match=r"no other erasure .*; call again"):
-        zb.erase(root, "k", [7])
+@pytest.mark.parametrize("step", ["vacuum", "optimize"])
+def test_an_index_that_another_erasure_changes_meanwhile_is_told(tmp_path, meanwhile, step):
+    """The files are done by then; the next call ends the work, and counts the rows once."""
+    root, asked = indexed(tmp_path, [1, 7], [8]), {"record": tmp_path / "r.json"}
+    if step == "vacuum":
+        meanwhile(local, "_place_new", lambda: zb.open_index(root).vacuum(older_than=timedelta(0)))
+    else:
+        meanwhile(optimize, "optimize_column", lambda: zb.open_index(root).optimize())
+    with pytest.raises(ConcurrentCommitError, match=r"no other erasure .*, got .*; call again, with the same record"):
+        zb.erase(root, "k", [7], **asked)
+    assert zb.erase(root, "k", [7], **asked).num_rows_erased == 1
 
 
 def test_a_file_that_goes_before_it_is_replaced_is_passed_by(tmp_path, meanwhile):

@@ -149,8 +149,7 @@ def erase_by(
             except StorageError as error:
                 if not isinstance(error.__cause__, FileNotFoundError):
                     raise
-                message = "no other erasure must remove files of the index meanwhile"
-                raise ConcurrentCommitError(message, got=first_line(error), do="call again") from error
+                raise _disturbed(index, error) from error
         erasure = _erasure(index, kind, journal, rows_left(index, column, keys), command, is_dry_run=dry_run)
         journal.finish(erasure.to_dict())
     return erasure
@@ -169,10 +168,21 @@ def _erase_all(index: Index, column: str, keys: Any, journal: Journal) -> None:
         from zonebloom.erasing.iceberg import erase_from_iceberg  # noqa: PLC0415 - as above
 
         erase_from_iceberg(index, data, column, keys, journal)
-    index.refresh()
-    if any(indexed.num_gone_zones for indexed in index.indexed_columns()):
-        index.optimize()  # without the filters of the old files
-    index.vacuum(older_than=timedelta(0))
+    try:
+        index.refresh()
+        if any(indexed.num_gone_zones for indexed in index.indexed_columns()):
+            index.optimize()  # without the filters of the old files
+        index.vacuum(older_than=timedelta(0))
+    except ConcurrentCommitError as error:
+        raise _disturbed(index, error) from error
+
+
+def _disturbed(index: Index, error: Exception) -> ConcurrentCommitError:
+    return ConcurrentCommitError(
+        f"no other erasure and no other change of the index {index.location} must run meanwhile",
+        got=first_line(error).partition("; ")[0],
+        do="call again, with the same record, when the other has ended: erased rows stay so, and count once",
+    )
 
 
 def rows_left(index: Index, column: str, keys: Any) -> list[ErasedFile]:
