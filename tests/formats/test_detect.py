@@ -86,6 +86,20 @@ def test_partition_only_predicates_are_exact_and_read_nothing(tmp_path, monkeypa
     assert (both.kind, both.kept.rows) == ("at_most", 1)
 
 
+def test_a_partition_is_not_the_data_set_that_moved(tmp_path):
+    """Its files have no values of the column, so their rows would be lost by it; folders further up have all."""
+    write_hive(tmp_path / "lake", ["day=1/k=a", "day=2/k=b"])
+    place = zb.build_index(tmp_path / "lake", "id", index=tmp_path / "_index").location
+    day = tmp_path / "lake" / "day=1"
+    for part in (day, day / "k=a", day / "k=a" / "part-0.parquet"):
+        with pytest.raises(InvalidArgumentError, match="with the folders of its partition column day"):
+            zb.open_index(place, dataset=part)
+    for whole in (tmp_path, [day / "k=a" / "part-0.parquet"]):
+        assert zb.open_index(place, dataset=whole).to_table("day = 1 AND id = 2")["k"].to_pylist() == ["a"]
+    own = zb.build_index(day, "id")
+    assert zb.open_index(own.location, dataset=day).to_table("id = 2")["k"].to_pylist() == ["a"]
+
+
 def test_a_new_partition_that_is_no_int_is_kept(tmp_path):
     write_hive(tmp_path, ["day=1", "day=2"])
     index = zb.build_index(tmp_path, "id", rows_per_zone=1)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from zonebloom.bloom.sizing import FPP, ROWS_PER_ZONE
-from zonebloom.formats import dataset_from_json, open_dataset
-from zonebloom.formats.identity import are_same, name_of_data, places_of_data
+from zonebloom.formats import ParquetDataset, dataset_from_json, open_dataset
+from zonebloom.formats.hive import partition_values
+from zonebloom.formats.identity import are_same, is_described, name_of_data, places_of_data
 from zonebloom.formats.index_location import is_index_name, places_of
 from zonebloom.formats.table_folders import METADATA_SUFFIX, is_catalog_name
 from zonebloom.ground.errors import IndexNotFoundError, InvalidArgumentError, Words
@@ -76,6 +77,8 @@ def open_index(
         There is no index at `path`.
     CorruptIndexError
         No version file of the index can be read.
+    InvalidArgumentError
+        `dataset` is the folder of one partition of the indexed data set, or a file in it.
     StorageError
         The store cannot be reached, or refuses the request.
 
@@ -96,6 +99,8 @@ def open_index(
             if dataset is None and is_beside and not _is_of(given, snapshot.manifest.dataset, store):
                 dataset = given
             table = of_catalog if dataset is None else open_dataset(dataset, storage_options)
+            if isinstance(table, ParquetDataset):
+                _check_whole(table, snapshot.manifest.dataset, store)
             _log.debug("opened %s, version %s of %s", store.location, version or versions[-1], versions)
             return Index(snapshot, table)
     if not is_url(given) and not os.path.exists(given):  # noqa: PTH110 - never raises, whatever the name
@@ -125,6 +130,18 @@ def _is_of(given: str, described: Mapping[str, Any], index: Store) -> bool:
     if not isinstance(described.get("root"), str):  # of a newer kind, which is refused when it is opened
         return True
     return are_same(places_of_data(dataset_from_json(dict(described), index)), [given])
+
+
+def _check_whole(data: ParquetDataset, described: Mapping[str, Any], index: Store) -> None:
+    """Refuse a part of a data set, of whose files only the folders around the part say a partition."""
+    columns = described.get("partition_columns", [])
+    cut = [key for key in partition_values(f"{data.location}/") if key in columns]
+    if cut and not is_described(described, index, data):
+        raise InvalidArgumentError(
+            f"{Words.DATASET} must be a whole data set, with the folders of its partition column {cut[0]}",
+            got=name_of_data(data),
+            do="name the folder around them, and the partition in the condition",
+        )
 
 
 def is_of_named(index: Index, path: str) -> bool:
