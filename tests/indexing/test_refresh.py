@@ -192,6 +192,17 @@ def test_full_builds_all_anew_with_the_types_of_today(tmp_path):
     assert (column.rows_per_zone, column.fpp, column.sizing) == (10, 0.01, "exact")
 
 
+def test_a_column_of_another_type_in_all_files_is_read_after_a_full_refresh(tmp_path):
+    for values in ([1, 2], ["1", "b"]):
+        write(tmp_path / "lake" / "a.parquet", pa.table({"k": values}), extra=len(values[0:1] * 3))
+        index = zb.build_index(tmp_path / "lake", "k") if values == [1, 2] else zb.open_index(tmp_path / "lake")
+    index.refresh()
+    with pytest.raises(DataFileError, match='refresh the index, with mode="full" if all files have another type now'):
+        index.to_table("k IS NOT NULL")
+    index.refresh("full")
+    assert index.to_table("k = 'b'")["k"].to_pylist() == ["b"]
+
+
 def test_paths_confine_a_refresh(days, opened):
     index = zb.open_index(days.root)
     write(days.root / "day=1/new.parquet", make_rows(300, seed=9))

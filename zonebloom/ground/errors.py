@@ -35,6 +35,10 @@ class Words(enum.Enum):
     """
 
     REFRESH = "refresh the index", "run `zonebloom refresh PATH`"
+    REFRESH_TYPES = (
+        'refresh the index, with mode="full" if all files have another type now',
+        "run `zonebloom refresh PATH`, with --mode full if all files have another type now",
+    )
     REFRESH_OR_OVERWRITE = (
         "refresh it, or build with overwrite=True",
         "`zonebloom refresh` brings it up to date; or add --overwrite",

@@ -61,7 +61,7 @@ def as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str) 
         return cast_exactly(column, wanted)
     except pa.ArrowException as error:
         message = f"column {name} of {path} must convert to the data set's type {wanted}"
-        raise DataFileError(message, got=f"{column.type}: {first_line(error)}", do=Words.REFRESH) from error
+        raise DataFileError(message, got=f"{column.type}: {first_line(error)}", do=Words.REFRESH_TYPES) from error
 
 
 def _folder_value(value: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
