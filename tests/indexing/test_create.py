@@ -146,6 +146,14 @@ def test_an_index_of_another_data_set_is_built_anew_only_to_overwrite(make_lake,
     assert zb.open_index(place).data.location == str(other.root)
 
 
+@pytest.mark.parametrize("name", ["columns", "fragments", "ids", "versions"])
+def test_an_index_around_its_data_set_has_no_files_in_it(make_lake, tmp_path, name):
+    lake = make_lake(name=name)
+    with pytest.raises(errors.InvalidArgumentError, match="the data set in a folder of its own"):
+        zb.build_index(lake.root, "user_id", index=tmp_path)
+    zb.build_index(lake.root, "user_id", index=tmp_path / "index")
+
+
 def test_a_relative_path_is_as_good(flat_lake, monkeypatch):
     monkeypatch.chdir(flat_lake.root.parent)
     zb.build_index("lake", "user_id")

@@ -34,6 +34,7 @@ from zonebloom.indexing.fill import Runner
 from zonebloom.indexing.optimize import finish
 from zonebloom.indexing.plan import Scope, plan_build, plan_refresh
 from zonebloom.indexing.verify import check_imported
+from zonebloom.indexing.versions import FOLDERS
 from zonebloom.storage.commit import commit_change
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import list_versions
@@ -41,7 +42,7 @@ from zonebloom.storage.options import BuildOptions, IndexOptions
 from zonebloom.storage.snapshot import Snapshot, load_trusted
 from zonebloom.storage.transaction import NO_VERSION
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
-from zonebloom.stores.locations import absolute
+from zonebloom.stores.locations import absolute, is_url
 from zonebloom.stores.open import open_store
 from zonebloom.stores.store import Store
 
@@ -148,11 +149,21 @@ def index_store(
     if index is not None:
         location = absolute(index)
         dataset.check_index(location)
+        _check_beside(dataset.location, location)
         return open_store(location, storage_options)
     stores = [open_store(place, storage_options) for place in dataset.index_places()]
     if not stores:
         raise InvalidArgumentError("index must name a folder if the data set is a list or a Dataset", got="None")
     return next((store for store in stores[1:] if list_versions(store)), stores[0])
+
+
+def _check_beside(data: str, index: str) -> None:
+    """Refuse a data set in a folder that the index uses: readers of the data would take its files for data."""
+    data, around = (place if is_url(place) else os.path.realpath(place) for place in (data, index))
+    if data.startswith(f"{around}/") and data[len(around) + 1 :].split("/")[0] in FOLDERS:
+        raise InvalidArgumentError(
+            "an index must not have the data set in a folder of its own", got=f"{index} for {data}", do="name another"
+        )
 
 
 def _current(store: Store) -> Snapshot:

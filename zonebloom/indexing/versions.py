@@ -30,7 +30,7 @@ _OURS = re.compile(
     r"|columns/[^/]+/[0-9a-f-]{36}\.(zones\.arrow|slices\.arrow|locator|sbbf)"
 )
 """Paths that zonebloom writes; no other file in the folder is ever removed."""
-_FOLDERS = ("versions", "ids", "fragments", "columns")
+FOLDERS = ("versions", "ids", "fragments", "columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def vacuum(store: Store, *, older_than: timedelta | str | float, dry_run: bool) 
 
 def _files(store: Store) -> dict[str, Fingerprint]:
     """The fingerprints of all files that zonebloom wrote, by path."""
-    return {path: file for folder in _FOLDERS for path, file in store.files(folder).items() if _OURS.fullmatch(path)}
+    return {path: file for folder in FOLDERS for path, file in store.files(folder).items() if _OURS.fullmatch(path)}
 
 
 def _named(store: Store, numbers: list[int]) -> set[str]:
