@@ -9,7 +9,7 @@ import pytest
 
 import zonebloom as zb
 from tests.spark.rows import escaped, plain_read, shown, url_of, write
-from zonebloom.engines.spark.catalog import location_of
+from zonebloom.engines.spark.frames import location_of
 from zonebloom.engines.spark.scan.readers import SparkReader
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import open_dataset

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from zonebloom.engines.spark.catalog import check_batch
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
+from zonebloom.engines.spark.frames import check_batch
 from zonebloom.engines.spark.join.keys import check_pair, distinct
 from zonebloom.engines.spark.pushdown.calendars import are_old
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW

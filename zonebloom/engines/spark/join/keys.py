@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DecimalType, StructField
 
-from zonebloom.engines.spark.catalog import check_batch
+from zonebloom.engines.spark.frames import check_batch
 from zonebloom.engines.spark.pushdown.metadata import CHAR
 from zonebloom.engines.spark.pushdown.names import named, resolves
 from zonebloom.engines.spark.versions import arrow_of

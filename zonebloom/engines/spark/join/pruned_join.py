@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from zonebloom.engines.spark.catalog import check_batch
+from zonebloom.engines.spark.frames import check_batch
 from zonebloom.engines.spark.join.keys import check_pair
 from zonebloom.engines.spark.pushdown.calendars import has_old
 from zonebloom.engines.spark.pushdown.names import named, unlike

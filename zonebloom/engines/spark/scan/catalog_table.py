@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark.errors import PySparkException
 
-from zonebloom.engines.spark.catalog import location_of, table_of
+from zonebloom.engines.spark.frames import location_of, table_of
 from zonebloom.engines.spark.pushdown.metadata import altered_column
 from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.scan.layout import values_of

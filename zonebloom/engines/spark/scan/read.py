@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from zonebloom.bloom.hashing import names_of
-from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark, files_of
+from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
+from zonebloom.engines.spark.frames import files_of
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.lake import Asked, Lake
 from zonebloom.engines.spark.scan.layout import Layout

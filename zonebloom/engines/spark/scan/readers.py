@@ -24,8 +24,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
-from zonebloom.engines.spark.catalog import location_of
 from zonebloom.engines.spark.executors import changed_setting, is_connect
+from zonebloom.engines.spark.frames import location_of
 from zonebloom.engines.spark.pushdown.names import named, unlike
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
