@@ -68,7 +68,7 @@ def test_located_keys_are_those_of_the_library(any_spark, numbered_lake):
         wanted += [(key, *line.values()) for key in of_keys]
     assert actual == sorted(wanted)
     assert [row[1:5] for row in actual if row[0] == 117] == [("1.parquet", 1, 10, 20), ("unknown.parquet", 4, 0, 2)]
-    for wrong in (frame.withColumn("more", frame.key), frame.withColumnRenamed("key", "path")):
+    for wrong in (frame.withColumn("more", frame.key), *(frame.toDF(name) for name in ("path", "Start"))):
         with pytest.raises(InvalidArgumentError, match="keys must have one column"):
             ZoneBloom(any_spark).locate(str(numbered_lake), "x", wrong)
     for other in ("double", "timestamp_ntz"):

@@ -40,9 +40,11 @@ def locate(lake: Lake, column: str, keys: DataFrame) -> DataFrame:
     """See `ZoneBloom.locate`."""
     view, binder = lake.present()
     check_batch(keys)
-    if len(keys.columns) != 1 or keys.columns[0] in dict(_PLACES):
+    if len(keys.columns) != 1 or keys.columns[0].lower() in dict(_PLACES):
         raise InvalidArgumentError(
-            f"keys must have one column, of another name than {', '.join(dict(_PLACES))}", got=", ".join(keys.columns)
+            f"keys must have one column, of another name than {', '.join(dict(_PLACES))} in any case",
+            got=", ".join(keys.columns),
+            do='use keys.toDF("key")',
         )
     if view.column(column) is None:
         raise view.snapshot.not_indexed(column)
