@@ -244,7 +244,14 @@ def test_what_cannot_be_joined_is_refused(spark, lake, tmp_path):
         (InvalidArgumentError, "columns must be one or more names", lambda: zb.read(path, columns=3)),
         (InvalidArgumentError, "a data set must be a path, a table or a DataFrame", lambda: zb.search(small.key, "1")),
         (InvalidArgumentError, "keys must be a DataFrame or values", lambda: zb.read(path).where_in("key", small.key)),
-        (InvalidArgumentError, "system_path must be a path", lambda: ZoneBloom(spark, system_path=3)),
+        *(
+            (InvalidArgumentError, f"system_path must be .*got {place!r}", partial(ZoneBloom, spark, system_path=place))
+            for place in (3, "")
+        ),
+        *(
+            (InvalidArgumentError, "max_keys must be an int from 0", partial(join, small, "key", max_keys=most))
+            for most in (-1, 2**31 - 1, 1.5)
+        ),
         (
             InvalidArgumentError,
             "function must take an iterator",

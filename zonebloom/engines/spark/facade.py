@@ -71,9 +71,7 @@ class ZoneBloom:
     ) -> None:
         self.spark: SparkSession = session_of(spark)
         self.storage_options = storage_options
-        if not isinstance(system_path, (str, os.PathLike, type(None))):
-            raise InvalidArgumentError("system_path must be a path", got=f"{system_path!r:.80}")
-        place = None if system_path is None else os.fspath(system_path)
+        place = None if system_path is None else _path_of(system_path)
         self._catalog = Catalog(self.spark, place, storage_options)
 
     def __repr__(self) -> str:
@@ -422,3 +420,10 @@ class ZoneBloom:
         Design: docs/design/spark.md#prune-join
         """
         return prune_join(lake_of(self._catalog, big, index), small, on, how, max_keys, null_safe=null_safe)
+
+
+def _path_of(system_path: object) -> str:
+    path = os.fspath(system_path) if isinstance(system_path, (str, os.PathLike)) else None
+    if not path:
+        raise InvalidArgumentError("system_path must be the path of a folder", got=f"{system_path!r:.80}")
+    return path

@@ -28,6 +28,8 @@ from zonebloom.ground.errors import ColumnNotFoundError, InvalidArgumentError, P
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 
 _MAX_NULL_SAFE_KEYS = 1000
+_MOST_KEYS = (1 << 31) - 2
+"""The limit of a frame is an int of Java; one more than this is collected."""
 _HOW = {
     "inner": "inner",
     "semi": "left_semi",
@@ -51,8 +53,8 @@ def prune_join(lake: Lake, small: DataFrame, on: Any, how: Any, max_keys: int, *
             do="other joins need the rows of the big side that do not match",
         )
     check_batch(small)
-    if type(max_keys) is not int:
-        raise InvalidArgumentError("max_keys must be an int", got=f"{max_keys!r}")
+    if type(max_keys) is not int or not 0 <= max_keys <= _MOST_KEYS:
+        raise InvalidArgumentError(f"max_keys must be an int from 0 to {_MOST_KEYS:,}", got=f"{max_keys!r}")
     pruned = _candidates(lake, small, _indexed(lake, small, names), max_keys, null_safe=null_safe)
     if isinstance(pruned, str):
         warnings.warn(f"prune_join reads the big side whole: {pruned}", RuntimeWarning, stacklevel=3)
