@@ -12,6 +12,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 
 import zonebloom
 from tests.spark.rows import rows_of_each
@@ -143,6 +144,8 @@ def test_few_zones_are_read_and_explained(spark, table):
     assert "read by: driver" in str(said)
     assert {row.part for row in said.to_df().collect()} >= {"files", "zones", "rows", "bytes", "method"}
     assert str(zb.explain(table.source, "id + 1 = 3"))
+    with pytest.raises(AnalysisException, match=r"`prt` cannot be resolved\. Did you mean .*`part`"):
+        lake.where("prt = 1")
 
 
 # --- what cannot be read ----------------------------------------------------------------------------------------------

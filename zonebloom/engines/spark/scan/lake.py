@@ -292,7 +292,12 @@ class Lake:
 
     def _understood(self, conditions: Sequence[str | Column | Predicate], binder: Binder) -> Condition:
         is_of_session = self._frame is not None and self._frame.sparkSession is self.spark  # proofs need its settings
-        condition = understand_all(conditions, binder, self._frame if is_of_session else self._template)
+        template = self._frame if is_of_session and self._frame is not None else self._template
+        condition = understand_all(conditions, binder, template)
+        if not condition.is_local and not self.reader.is_native:
+            for given in conditions:
+                if not isinstance(given, Predicate):
+                    template.where(given).schema  # noqa: B018 - Spark's error names a column that is none
         is_of_table = self.table is not None and not condition.is_local  # which is read plainly, by its names
         if is_of_session and not is_of_table and condition.columns is None:
             rows = self._template
