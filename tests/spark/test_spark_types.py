@@ -18,7 +18,7 @@ import zonebloom as zb
 from tests.depth import some
 from tests.newer import has
 from tests.spark.odd_lake import plan_of, rows_of
-from tests.spark.rows import indexed, write
+from tests.spark.rows import indexed, rows_of_each, write
 from zonebloom.engines.spark.executors import pickled
 from zonebloom.engines.spark.locate import keys_located
 from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
@@ -152,6 +152,18 @@ def test_a_timestamp_that_python_does_not_have_is_no_literal(tmp_path):
     for text in ("0000-01-01 00:00:00", "0001-01-01 00:00:00", "2024-02-30 00:00:00"):
         with pytest.raises(UnboundError, match="a timestamp must be one that Python has"):
             binder.printed(text, binder.target(("at",)))
+
+
+def test_columns_that_spark_does_not_read_can_be_left_out(any_spark, tmp_path):
+    rows = pa.table({"k": ["a", "b"], "at": pa.array([dt.time(1)] * 2), "id": pa.array([b"0" * 16] * 2, pa.uuid())})
+    for name in ("at", "id"):
+        indexed(tmp_path / name, {"a": rows.select(["k", name])}, "k")
+        bloom, root = ZoneBloom(any_spark), str(tmp_path / name)
+        for method in ("driver", "row_ranges", "files", "plain"):
+            lake = bloom.read(root, columns=["k"], method=method)
+            assert rows_of_each([lake.where("k = 'b'"), lake.toDF()]) == [["('b',)"], ["('a',)", "('b',)"]]
+        with pytest.raises(UnsupportedTypeError, match=f"column {name} must be of a type that Spark reads"):
+            bloom.read(root, columns=["k", name])
 
 
 OF_OTHER_KINDS = {

@@ -131,6 +131,9 @@ class Lake:
                 )
             same = [name] if name in all_columns else [own for own in all_columns if own.casefold() == name.casefold()]
             if len(same) != 1 or not (name in all_columns or resolves(self._template, name)):
+                view = self._index.view()
+                if name in view.schema.names:
+                    Layout(view).schema([name])  # raises if Spark does not read its type
                 raise ColumnNotFoundError.among(name, all_columns, f"the data set {self._index.data.location}")
             names += same
         return tuple(names)

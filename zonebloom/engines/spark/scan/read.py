@@ -26,7 +26,7 @@ from zonebloom.storage.snapshot import load_snapshot
 
 
 def lake_to_search(catalog: Catalog, given: Any, index: Place = None) -> Lake:
-    """As `lake_of`, also by the name of an index, and with columns that Spark does not read.
+    """As `lake_of`, also of a data set with columns that Spark does not read.
 
     Raises
     ------
@@ -39,11 +39,16 @@ def lake_to_search(catalog: Catalog, given: Any, index: Place = None) -> Lake:
         raise InvalidArgumentError(
             "Spark must read the files that zonebloom lists", got=lake.reader.other_files, do="reset the setting"
         )
+    _leave_out_unread(lake)
+    return lake
+
+
+def _leave_out_unread(lake: Lake) -> None:
+    """Give the lake only the columns that Spark reads, if it does not read all."""
     try:
         lake.present()
     except (PySparkException, DataFileError, UnsupportedTypeError):
         lake._full_schema = Layout(lake._index.view()).readable  # noqa: SLF001 - of its package
-    return lake
 
 
 def lake_of(
@@ -73,7 +78,10 @@ def lake_of(
             lake.resolve = lambda: lake_of(catalog, spark.table(table.name), index, method=method)
         elif isinstance(path, str):
             lake.resolve = lambda: lake_of(catalog, path, index, method=method)
-    return lake if columns is None else lake.select(names_of(columns))
+    if columns is None:
+        return lake
+    _leave_out_unread(lake)
+    return lake.select(names_of(columns))
 
 
 def _check_frame(frame: DataFrame, schema: StructType, *, is_scan: bool) -> None:
