@@ -104,6 +104,10 @@ def test_altered_tables_have_the_rows_of_spark(any_spark, table, tmp_path):
     for name, got in (("defaults", "x with EXISTS_DEFAULT"), ("padded", "column c"), ("chosen", "recursiveFileLookup")):
         with pytest.raises(InvalidArgumentError, match=f"must have the rows of its files, .*{got}"):
             zb.read(name)
+    any_spark.sql("REFRESH TABLE padded")
+    for call in (zb.read, lambda name: zb.create_index(name, "r")):
+        with pytest.raises(InvalidArgumentError, match=r"column c of type char\(5\), which Spark pads; pass"):
+            call("padded")
     lake, condition = zb.read(str(defaults)), "x = 42 AND u = 'a-7'"
     frames = [
         lake.where(condition),

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from zonebloom.engines.spark.pushdown.implied import explained, logical_plans
+from zonebloom.engines.spark.pushdown.metadata import CHAR
 from zonebloom.engines.spark.pushdown.names import resolves
 from zonebloom.engines.spark.versions import logger_of_errors
 from zonebloom.ground.errors import InvalidArgumentError
@@ -62,6 +63,14 @@ def files_of(frame: DataFrame) -> list[str]:
     check_batch(frame)
     urls = frame.inputFiles()
     other = _other_node(frame)
+    kinds = {field.name: str(field.metadata.get(CHAR, "")) for field in frame.schema}
+    padded = next((f"column {name} of type {kind}" for name, kind in kinds.items() if kind.startswith("char(")), None)
+    if other and padded:
+        raise InvalidArgumentError(
+            "the texts of a DataFrame to index must be those of its files",
+            got=f"{padded}, which Spark pads",
+            do="pass the path of the files",
+        )
     problem = f"one that is derived by {other}" if other else ""
     if not urls and not problem:
         problem = "one that reads none, such as a cached table or rows in memory"
