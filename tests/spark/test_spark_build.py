@@ -373,7 +373,12 @@ def test_indexes_have_names_in_a_system_path(any_spark, flat_lake, tmp_path):
     on_disk = sum(path.stat().st_size for path in (tmp_path / "indexes/devices/columns").rglob("*.*"))
     assert rows["devices"].index_bytes == sum(row.index_bytes for row in zb.index("devices").collect()) == on_disk
     zb.delete_index("users")
-    assert {row.name for row in zb.indexes().collect()} == {"devices"}
+    (version,) = (tmp_path / "indexes/devices/versions").iterdir()
+    (tmp_path / "indexes/broken/versions").mkdir(parents=True)
+    (tmp_path / "indexes/broken/versions" / version.name).write_text("{")
+    with pytest.warns(RuntimeWarning, match=r"index broken at .* cannot be opened: versions/0.*, got JSONDecodeError"):
+        rows = {row.name: row.dataset for row in zb.indexes().collect()}
+    assert rows == {"broken": None, "devices": str(flat_lake.root)}
 
 
 def test_many_zones_are_sliced_by_a_task(any_spark, make_lake, tmp_path):

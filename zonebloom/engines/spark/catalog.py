@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -193,13 +194,18 @@ class Catalog:
         return False
 
     def indexes(self, given: Iterable[Any]) -> DataFrame:
-        """One row for each index that has a name, and for each index of `given`."""
-        named = [(name, self.opened(place)) for name, place in self._places()]
+        """One row for each index that has a name, and for each index of `given`.
+
+        A named index that cannot be opened has only its name and place, and a warning.
+        """
         rows = []
-        for name, index in (*named, *((None, self.open(source)) for source in given)):
-            columns = index.indexed_columns()
-            shown = (index.location, index.data.location, index.version, index.columns, index.num_fragments)
-            rows.append((name, *shown, index.num_rows, sum(column.index_bytes for column in columns)))
+        for name, place in self._places():
+            try:
+                rows.append((name, *_shown(self.opened(place))))
+            except ZoneBloomError as error:
+                warnings.warn(f"index {name} at {place} cannot be opened: {error}", RuntimeWarning, stacklevel=3)
+                rows.append((name, place, *[None] * 6))
+        rows += [(None, *_shown(self.open(source))) for source in given]
         return self.spark.createDataFrame(rows, _INDEXES)
 
     def _places(self) -> list[tuple[str, str]]:
@@ -250,6 +256,13 @@ def _check_is_there(text: str, error: IndexNotFoundError) -> None:
 
 def _place_of(source: Any) -> str:
     """The default place of the index of a table.
+def _shown(index: Index) -> tuple[Any, ...]:
+    """The columns of `_INDEXES` behind the name."""
+    num_bytes = sum(column.index_bytes for column in index.indexed_columns())
+    counts = index.num_fragments, index.num_rows, num_bytes
+    return (index.location, index.data.location, index.version, index.columns, *counts)
+
+
 
     Raises
     ------

@@ -229,7 +229,10 @@ class ZoneBloom:
         return self._catalog.open(source, index, version)
 
     def indexes(self, *sources: Source) -> DataFrame:
-        """One row for each index of the system path and of `sources`: name, place, data set, columns, rows, bytes."""
+        """One row for each index of the system path and of `sources`: name, place, data set, columns, rows, bytes.
+
+        An index of the system path that cannot be opened has only its name and place, and a warning says why.
+        """
         return self._catalog.indexes(sources)
 
     def index(self, source: Source) -> DataFrame:
