@@ -186,6 +186,51 @@ def test_a_kept_lake_of_a_table_that_was_emptied_has_no_rows(any_spark, table, t
     assert lake.where("u = '1-7'").collect() == []
 
 
+def test_each_call_finds_a_table_and_its_index_by_the_tables_name(any_spark, table, tmp_path):
+    """The index lies beside the data, or in the system path under the name of the table."""
+    write(table("events", "u STRING, r BIGINT", "", tmp_path / "data") / "a.parquet", rows())
+    zb, condition = ZoneBloom(any_spark, system_path=tmp_path / "indexes"), "u = '1-7'"
+    keys = any_spark.createDataFrame([("1-7",)], "u string")
+    for index, place in ((None, "_data.zonebloom"), ("events", "indexes/events")):
+        zb.create_index("events", "u", index=index, rows_per_zone=ZONE)
+        assert zb.open_index("events").location == str(tmp_path / place)
+        assert zb.create_index("events", "r").columns == ["u", "r"]
+        assert zb.refresh_index("events").num_files_kept == 1
+        assert zb.restore_index("events", 2) == 2
+        zb.optimize_index("events")
+        zb.vacuum_index("events")
+        assert {row["index"] for row in zb.indexes("events").collect()} == {str(tmp_path / place)}
+        assert zb.index("events").count() == 2
+        assert zb.search("events", condition).kept.rows == ZONE
+        assert zb.explain("events", condition).plan.result.kept.rows == ZONE
+        frames = [
+            zb.read("events").where(condition),
+            zb.prune_join("events", keys, "u"),
+            zb.sql(f"SELECT * FROM events WHERE {condition}"),
+            zb.map_candidates("events", condition, lambda batches: batches, "u string, r long").where(condition),
+        ]
+        assert rows_of_each(frames) == [["('1-7', 7)"]] * 4
+        assert "Relation [" not in optimized_plan(frames[2]).replace("LocalRelation [", "")
+        assert zb.locate("events", "u", keys.toDF("key")).count() == 1
+        zb.delete_index("events")
+    zonebloom.build_index(files_of_days(tmp_path / "other", 1), "u", index=tmp_path / "indexes/events")
+    with pytest.raises(InvalidArgumentError, match=r"called like the table events must be of that table, .*other"):
+        zb.refresh_index("events")
+    assert zb.sql(f"SELECT * FROM events WHERE {condition}").count() == 1
+
+
+def test_a_table_is_its_folder_and_a_partition_elsewhere_is_named(any_spark, table, tmp_path):
+    root = files_of_days(tmp_path / "lake/here", 1)
+    write(tmp_path / "lake/there/a.parquet", rows(2))
+    add = f"ALTER TABLE spread ADD PARTITION (day=1) PARTITION (day=2) LOCATION '{tmp_path}/lake/there'"
+    table("spread", "u STRING, r BIGINT, day INT", "PARTITIONED BY (day)", root, add)
+    zb = ZoneBloom(any_spark)
+    for call in (zb.refresh_index, zb.read, lambda name: zb.create_index(name, "u", index=str(tmp_path / "index"))):
+        with pytest.raises(InvalidArgumentError, match=r"in its folder .*/here, got partition day=2 in .*/lake/there;"):
+            call("spread")
+    assert zb.sql("SELECT r FROM spread WHERE u = '2-7'").collect()[0].r == 7
+
+
 def test_folders_of_partitions_are_compared_as_they_are_spelled(any_spark, table, tmp_path):
     """Spark's catalog gives locations without escapes: `day%3D1` is another folder than `day=1`."""
     for folder in ("at=10%3A30", "at=x y"):

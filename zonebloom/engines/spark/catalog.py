@@ -23,6 +23,7 @@ from pyspark.sql import Column, DataFrame
 
 from zonebloom.engines.spark.frames import S3, common_folder, files_of, location_of
 from zonebloom.engines.spark.pushdown.names import is_sent
+from zonebloom.engines.spark.scan.catalog_table import folder_of_table
 from zonebloom.engines.spark.scan.seen_files import seen_paths
 from zonebloom.formats import Dataset, ParquetDataset, open_dataset
 from zonebloom.formats.detect import has_log_at
@@ -31,6 +32,7 @@ from zonebloom.formats.table_folders import table_kind
 from zonebloom.ground.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
+from zonebloom.storage.manifest import list_versions
 from zonebloom.stores.open import open_store
 
 _NAME = re.compile(r"[^/\\\0:]+")
@@ -83,34 +85,67 @@ class Catalog:
         """
         if isinstance(given, Column):  # it has each attribute by which a table is known
             raise InvalidArgumentError("a data set must be a path, a table or a DataFrame", got=f"{given!r:.80}")
-        if not isinstance(given, str) or "/" in given or os.path.exists(given):  # noqa: PTH110 - never raises
+        if not isinstance(given, str) or _is_path(given):
             return given
         with contextlib.suppress(PySparkException):  # a text that is not a name
             if is_sent(given) and self.spark.catalog.tableExists(given):
                 return self.spark.table(given)
         return given
 
-    def named(self, given: Any) -> Any:
-        """The place of the index named `given` in the system path; otherwise as `source`."""
-        if not isinstance(given, (str, os.PathLike)):
-            return self.source(given)
-        place = self.place(given)
-        return self.source(given) if place == given else place
+    def index_called(self, name: Any) -> str | None:
+        """The place of the index in the system path that has this name; None if there is none."""
+        place = self.place(name) if isinstance(name, str) else None
+        if place is None or place == name or not list_versions(open_store(place, self.storage_options)):
+            return None
+        return place
 
-    def data_set(self, given: Any) -> Any:
-        """The folder, table or files behind a DataFrame or a name, for the library to open; else `given` itself.
+    def resolved(self, given: Any, index: Place = None) -> tuple[Any, str | None]:
+        """The data set that `given` names, and the place of its index; None if `opened` finds that by the data set.
+
+        A word is a table of Spark's catalog, an index in the system path, or both: the table and its index. An index
+        alone is given by its place, which names its data set too.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The index that has the name of a table is of other data.
+        """
+        source = self.source(given)
+        if index is not None:
+            return source, self.place(index)
+        place = None if _is_path(given) else self.index_called(given)
+        if place is None or source is given:
+            return place or source, None
+        of_index = open_index(place, storage_options=self.storage_options).data.location
+        if open_dataset(self.data_set_of(source)[0], self.storage_options).location != of_index:
+            raise InvalidArgumentError(
+                f"an index in the system path that is called like the table {given} must be of that table",
+                got=f"one of {of_index}",
+                do=f"pass index= with the place of the table's index, or {place} for this index",
+            )
+        return source, place
+
+    def to_build(self, given: Any, index: Place = None) -> tuple[Any, str | None]:
+        """As `resolved`, with what the library can open in place of a DataFrame or a name.
 
         Raises
         ------
         InvalidArgumentError
             A DataFrame scans no files, or other files than those of its table's current version.
         """
-        source = self.named(given)
-        return self._data_set_of(files_of(source)) if isinstance(source, DataFrame) else given
+        source, place = self.resolved(given, index)
+        return self.data_set_of(source)[0] if isinstance(source, DataFrame) else given, place
 
-    def _data_set_of(self, files: list[str]) -> Any:
-        """The folder or table with just these files; otherwise the files themselves."""
-        folder = common_folder(files)
+    def data_set_of(self, frame: DataFrame) -> tuple[Any, str, list[str]]:
+        """The data set behind a frame, the folder of its files, and these files.
+
+        The data set is the folder or table with just these files; otherwise the files themselves.
+        """
+        files = files_of(frame)
+        folder = folder_of_table(frame, files) or common_folder(files)
+        return self._with_files(folder, files), folder, files
+
+    def _with_files(self, folder: str, files: list[str]) -> Any:
         table = _table_around(folder, self.storage_options)
         if table is None and folder == "/":  # no data set is the whole disk
             return files
@@ -155,29 +190,28 @@ class Catalog:
         InvalidArgumentError
             A frame is not a plain scan, or `given` has no default place and `index` is not given.
         """
-        return self.opened(self.named(given) if index is None else self.source(given), index, version)
+        return self.opened(*self.resolved(given, index), version)
 
-    def opened(self, source: Any, index: Place = None, version: int | None = None) -> Index:
-        """As `open`, but a text is a path."""
+    def opened(self, source: Any, place: str | None = None, version: int | None = None) -> Index:
+        """As `open`, of what `resolved` gives."""
         if isinstance(source, (str, os.PathLike)):
             source = S3.sub("s3://", os.fspath(source))
         options: dict[str, Any] = {"version": version, "storage_options": self.storage_options}
-        if index is None and isinstance(source, str):
+        if place is None and isinstance(source, str):
             try:
                 return open_index(source, **options)
             except IndexNotFoundError as error:
                 _check_is_there(source, error)
                 raise
-        options["dataset"], place = source, self.place(index)
+        options["dataset"] = source
         if isinstance(source, DataFrame):
-            files = files_of(source)
-            options["dataset"] = dataset = self._data_set_of(files)
-            if index is None:  # also of one file in an indexed folder, and of a folder of one indexed file
-                folder = common_folder(files)
+            options["dataset"], folder, files = self.data_set_of(source)
+            dataset = options["dataset"]
+            if place is None:  # also of one file in an indexed folder, and of a folder of one indexed file
                 with contextlib.suppress(IndexNotFoundError):
                     return open_index(dataset if isinstance(dataset, str) else folder, **options)
                 place = files[0] if len(files) == 1 else folder
-        elif index is None:
+        elif place is None:
             place = _place_of(source)
         return open_index(str(place), **options)
 
@@ -222,6 +256,18 @@ class Catalog:
         return self.spark.createDataFrame(rows, _COLUMNS)
 
 
+def _shown(index: Index) -> tuple[Any, ...]:
+    """The columns of `_INDEXES` behind the name."""
+    num_bytes = sum(column.index_bytes for column in index.indexed_columns())
+    counts = index.num_fragments, index.num_rows, num_bytes
+    return (index.location, index.data.location, index.version, index.columns, *counts)
+
+
+def _is_path(given: Any) -> bool:
+    """Whether a text is a path: it has a slash, or a file or folder has that name."""
+    return isinstance(given, str) and ("/" in given or os.path.exists(given))  # noqa: PTH110 - never raises
+
+
 # --- what a place holds ----------------------------------------------------------------------------------------------
 
 
@@ -256,13 +302,6 @@ def _check_is_there(text: str, error: IndexNotFoundError) -> None:
 
 def _place_of(source: Any) -> str:
     """The default place of the index of a table.
-def _shown(index: Index) -> tuple[Any, ...]:
-    """The columns of `_INDEXES` behind the name."""
-    num_bytes = sum(column.index_bytes for column in index.indexed_columns())
-    counts = index.num_fragments, index.num_rows, num_bytes
-    return (index.location, index.data.location, index.version, index.columns, *counts)
-
-
 
     Raises
     ------

@@ -41,7 +41,7 @@ from zonebloom.search.result import SearchResult
 from zonebloom.storage.options import COMMIT_EVERY, Kind
 
 Source = Any
-"""A path, a list of paths, a table of Spark's catalog by name, or a DataFrame that is a plain scan of files."""
+"""A path, a list of paths, a table of Spark's catalog or an index in the system path by name, or a plain scan."""
 
 
 class ZoneBloom:
@@ -128,8 +128,9 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#build
         """
+        data_set, place = self._catalog.to_build(source, index)
         return build_index(
-            self._catalog.data_set(source),
+            data_set,
             columns,
             kind=kind,
             rows_per_zone=rows_per_zone,
@@ -140,7 +141,7 @@ class ZoneBloom:
             commit_every=commit_every,
             progress=progress,
             runner=SparkRunner(self.spark, num_tasks=tasks, max_index_bytes=max_index_bytes),
-            index=self._catalog.place(index),
+            index=place,
             storage_options=self.storage_options,
         )
 
@@ -166,7 +167,7 @@ class ZoneBloom:
         Parameters
         ----------
         source
-            The data set's path, or the place or name of the index. If `index` is given, as for `create_index`.
+            The data set as for `create_index`, or the place or name of the index.
         mode, paths, partitions, kind, rows_per_zone, fpp, sizing, check, commit_every
             As for `zonebloom.Index.refresh`.
         index
@@ -253,13 +254,14 @@ class ZoneBloom:
         Parameters
         ----------
         path
-            A path, a table, a frame that is a plain scan, or the name of a table of Spark's catalog: `db.events`.
+            A path, a table, a frame that is a plain scan, or the name of a table of Spark's catalog, `db.events`, or of
+            an index in the system path.
         index
             The place of the index, if it is not beside the data. Files of `path` that are not in it are read whole.
         method
             `auto` chooses for each query; `driver`, `row_ranges`, `files` and `plain` force one way.
         columns
-            Columns of the rows, in order; all by default.
+            Columns of the rows, in order; all by default. Spark need not read the types of the others.
 
         Raises
         ------
@@ -278,7 +280,7 @@ class ZoneBloom:
         """`spark.sql(text, args)`, but scans of indexed tables read only rows that can match.
 
         Spark proves that the skipped rows cannot match. Without a proof the query runs unchanged. A table is indexed
-        if its index lies beside its files.
+        if its index lies beside its files, or in the system path under the table's name.
 
         Parameters
         ----------

@@ -148,8 +148,9 @@ def _scan(
         if not isinstance(source, DataFrame):  # a value that Spark puts into the text
             return None
         with contextlib.suppress(ZoneBloomError):
-            if catalog.has_index(source):
-                lake = lake_of(catalog, source)
+            index = None if field else catalog.index_called(reference.name)
+            if index is not None or catalog.has_index(source):
+                lake = lake_of(catalog, source, index)
                 lake.resolve = None  # it is used for this query only
                 return Scan(source, lake)
         return None if field else _view(catalog, reference.name, source)

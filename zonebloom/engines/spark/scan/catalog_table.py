@@ -8,16 +8,18 @@ Design: docs/design/spark.md#frames
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions
 
 from zonebloom.engines.spark.frames import location_of, table_of
 from zonebloom.engines.spark.pushdown.metadata import altered_column
-from zonebloom.engines.spark.pushdown.names import backquoted
+from zonebloom.engines.spark.pushdown.names import backquoted, named
 from zonebloom.engines.spark.scan.layout import values_of
 from zonebloom.engines.spark.versions import described
 from zonebloom.ground.errors import InvalidArgumentError
@@ -106,6 +108,34 @@ class CatalogTable:
         spec = ", ".join(f"{backquoted(key)} = {literal}" for key, literal in literals.items())
         location = described(self.frame.sparkSession, self.name, f"PARTITION ({spec})").get("location")
         return location_of(str(location), is_escaped=False)
+
+
+def folder_of_table(frame: DataFrame, files: list[str]) -> str | None:
+    """The folder of the catalog's table that `frame` scans; None if it scans files by path.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A partition of the table lies outside of it.
+    """
+    table = table_of(frame)
+    if table is None:
+        return None
+    spark, name = frame.sparkSession, backquoted(*table.split("."))
+    folder = location_of(str(described(spark, name)["location"]), is_escaped=False).rstrip("/")
+    outside = next((file for file in files if not file.startswith(f"{folder}/") and file != folder), None)
+    if outside is None:
+        return folder
+    keys = [named(column.name) for column in spark.catalog.listColumns(name) if column.isPartition]
+    url = next(url for url in frame.inputFiles() if location_of(url) == outside)
+    is_of_file = functions.col("_metadata.file_path").endswith(url.partition(":")[2].lstrip("/"))
+    row = frame.where(is_of_file).select(*keys).first()
+    values = ", ".join(f"{key}={value}" for key, value in row.asDict().items()) if row else "without rows"
+    raise InvalidArgumentError(
+        f"all partitions of {table} must lie in its folder {folder}",
+        got=f"partition {values} in {posixpath.dirname(outside)}",
+        do="query the table by spark.sql, or pass the path of its files",
+    )
 
 
 def _first_line(error: PySparkException) -> str:

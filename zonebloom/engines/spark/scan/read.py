@@ -33,7 +33,7 @@ def lake_to_search(catalog: Catalog, given: Any, index: Place = None) -> Lake:
     InvalidArgumentError
         Spark may read other files.
     """
-    lake = lake_of(catalog, catalog.named(given) if index is None else given, index)
+    lake = lake_of(catalog, given, index)
     lake.resolve = None  # it is used for this call only
     if lake.reader.other_files is not None:
         raise InvalidArgumentError(
@@ -55,14 +55,14 @@ def lake_of(
     catalog: Catalog, path: Any, index: Place = None, *, method: Asked = "auto", columns: Sequence[str] | None = None
 ) -> Lake:
     """See `ZoneBloom.read`."""
-    spark, source = catalog.spark, catalog.source(path)
-    first = catalog.opened(source, index)
+    spark, (source, place) = catalog.spark, catalog.resolved(path, index)
+    first = catalog.opened(source, place)
     data, frame = first.data, source if isinstance(source, DataFrame) else None
     check_is_read_by_spark(data, source)
 
     def reopen() -> Index:
         """A newer version; a frame has the files that were there when it was made, so its data set stays the first."""
-        return catalog.opened(source, index) if frame is None else Index(load_snapshot(first.store, None), data)
+        return catalog.opened(source, place) if frame is None else Index(load_snapshot(first.store, None), data)
 
     table = None if frame is None else CatalogTable.of(frame)
     reader, is_scan = reader_of(spark, data, table), True
@@ -75,7 +75,7 @@ def lake_of(
     if frame is not None:
         _check_frame(frame, lake.full_schema, is_scan=is_scan)
         if table is not None:
-            lake.resolve = lambda: lake_of(catalog, spark.table(table.name), index, method=method)
+            lake.resolve = lambda: lake_of(catalog, spark.table(table.name), place, method=method)
         elif isinstance(path, str):
             lake.resolve = lambda: lake_of(catalog, path, index, method=method)
     if columns is None:
