@@ -159,6 +159,7 @@ def test_paths_that_name_what_was_erased_are_told(tmp_path, catalog, transform):
     table.append(pa.table({"text": ["alice", "bob"]}))
     zb.build_index(table, "text", index=tmp_path / "index")
     done = zb.erase(table, "text", ["alice"], index=tmp_path / "index")
+    assert b"=alic" not in b"".join(path.read_bytes() for path in (tmp_path / "index").rglob("*.arrow"))
     assert ("=alic" in done.files[0].path) == ("this record too" in "".join(done.still_held)) == (transform[0] != "b")
     assert f"zonebloom.erase('{place_of(table)}', 'text', ...)" == done.command
 

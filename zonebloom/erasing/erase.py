@@ -170,8 +170,9 @@ def _erase_all(index: Index, column: str, keys: Any, journal: Journal) -> None:
         erase_from_iceberg(index, data, column, keys, journal)
     try:
         index.refresh()
-        if any(indexed.num_gone_zones for indexed in index.indexed_columns()):
-            index.optimize()  # without the filters of the old files
+        has_gone_zones = any(indexed.num_gone_zones for indexed in index.indexed_columns())
+        if has_gone_zones or index.view().snapshot.manifest.dropped:
+            index.optimize()  # without the filters and the paths of the old files
         index.vacuum(older_than=timedelta(0))
     except ConcurrentCommitError as error:
         raise _disturbed(index, error) from error

@@ -115,9 +115,9 @@ class Index(IndexReader):
     def optimize(self) -> Optimization:
         """Merge filters into few slice segments, and locators into one, and commit; answers stay the same.
 
-        A search reads only some rows of a slice segment, and a page of each locator. Zones of removed files are
-        dropped. This index moves to the new version; readers of the old version continue. Memory is about 100 MiB for
-        an index of any size.
+        A search reads only some rows of a slice segment, and a page of each locator. Zones and paths of removed files
+        are dropped. This index moves to the new version; readers of the old version continue. Memory is about 100 MiB
+        for an index of any size.
 
         Raises
         ------

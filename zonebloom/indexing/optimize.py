@@ -77,15 +77,21 @@ class Optimization(Result):
     """The current version after the call."""
     columns: tuple[OptimizedColumn, ...]
     """The columns with rewritten segments; empty if there was nothing to do."""
+    num_files_dropped: int
+    """Removed files whose paths the index had, and has no longer."""
 
     @property
     def headline(self) -> str:
         """The outcome in a sentence."""
-        return f"optimized {counted(len(self.columns), 'column')}" if self.columns else "nothing to do"
+        if self.columns:
+            return f"optimized {counted(len(self.columns), 'column')}"
+        return f"dropped {counted(self.num_files_dropped, 'file')}" if self.num_files_dropped else "nothing to do"
 
 
 def optimize(store: Store, manifest: Manifest) -> Optimization:
     """Merge the segments of the current version `manifest`, and commit the next version; the filters do not change.
+
+    Its fragment lists have no dropped fragments.
 
     Raises
     ------
@@ -124,7 +130,8 @@ def finish(store: Store, columns: Sequence[str], *, is_merged: bool) -> None:
 def _optimize(store: Store, manifest: Manifest, finished: frozenset[str], *, most_locators: int) -> Optimization:
     ids = [read_fragments(store, entry).fragment_ids for entry in manifest.fragment_lists]
     listed = np.concatenate([np.zeros(0, np.uint64), *ids])
-    live = set(listed[~is_in_runs(listed, manifest.dropped)].tolist())
+    is_gone = is_in_runs(listed, manifest.dropped)
+    live, num_gone = set(listed[~is_gone].tolist()), int(is_gone.sum())
     columns, done = [], []
     with undoing(store) as written:
         for entry in manifest.columns:
@@ -132,10 +139,11 @@ def _optimize(store: Store, manifest: Manifest, finished: frozenset[str], *, mos
             if column is not entry:
                 done.append(outcome)
             columns.append(replace(column, is_unfinished=column.is_unfinished and entry.name not in finished))
-    if columns == list(manifest.columns):
-        return Optimization(manifest.version, ())
-    following = commit_change(store, manifest, Change.between("optimize", manifest.columns, columns))
-    return Optimization(following.version, tuple(done))
+    if columns == list(manifest.columns) and not num_gone:
+        return Optimization(manifest.version, (), 0)
+    change = replace(Change.between("optimize", manifest.columns, columns), is_cleaning=True)
+    following = commit_change(store, manifest, change)
+    return Optimization(following.version, tuple(done), num_gone)
 
 
 def optimize_column(

@@ -61,6 +61,8 @@ class Change:
     """The least id above all ids that were reserved for the change."""
     is_forced: bool = False
     """Whether to commit even if nothing changes, so that a damaged version is no longer the current one."""
+    is_cleaning: bool = False
+    """Whether to write all lists with dropped fragments anew, without them: they have paths, which may name values."""
 
     @classmethod
     def between(cls, operation: str, before: Sequence[ColumnEntry], after: Sequence[ColumnEntry]) -> Change:
@@ -122,6 +124,7 @@ class Rebase:
         columns = self._columns()
         schema, dataset = self._described()
         is_changed = self.added or is_removed.any() or change.is_forced or len(kept_lists) < len(current.fragment_lists)
+        is_changed = is_changed or (change.is_cleaning and is_gone.any())
         if not is_changed and (columns, schema, dataset) == (current.columns, current.schema, current.dataset):
             return None
         lists, dropped = self._fragment_lists(kept_lists, listed.fragment_ids[is_gone])
@@ -220,10 +223,12 @@ class Rebase:
         """The lists of the following version, and the ids of their dropped fragments.
 
         The new list absorbs lists of at most twice its length, and lists with most fragments dropped. So there are few
-        lists, and each fragment is rewritten few times.
+        lists, and each fragment is rewritten few times. A change that cleans absorbs lists with any dropped fragment.
         """
+        most = 1 if self.change.is_cleaning else 2  # fragments of a list that stays for each live one
         alive = {e.path: self.lists[e.path].where(~np.isin(self.lists[e.path].fragment_ids, gone)) for e in kept}
-        stay = [entry for entry in kept if 2 * len(alive[entry.path]) >= entry.num_fragments and len(alive[entry.path])]
+        num_alive = {path: len(fragments) for path, fragments in alive.items()}
+        stay = [e for e in kept if num_alive[e.path] and most * num_alive[e.path] >= e.num_fragments]
         parts = [FragmentTable.of(self.added), *(alive[entry.path] for entry in kept if entry not in stay)]
         for entry in sorted(stay, key=lambda entry: entry.num_fragments):
             num_new = sum(map(len, parts))
