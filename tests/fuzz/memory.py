@@ -92,6 +92,7 @@ class MemoryStore:
 
     is_remote = False
     location = "/memory/index"
+    options = None
 
     def __init__(self, objects: Objects, step: Step = undisturbed) -> None:
         self.objects = objects
@@ -250,4 +251,4 @@ class MemoryLake(DatasetSnapshot):
         return {}
 
     def to_json(self, index_location: str) -> dict[str, Any]:
-        return {"kind": "parquet", "root": "beside", "layout": "folder", "files": [], "partition_columns": []}
+        return {"kind": "parquet", "root": self.location, "layout": "folder", "files": [], "partition_columns": []}
