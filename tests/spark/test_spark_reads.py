@@ -682,13 +682,15 @@ def test_long_lists_get_no_literal_into_the_plan(any_spark, small_lake, way, cap
     assert list(map(len, rows_of_each(frames))) == [100] * len(frames)
 
 
-def test_long_lists_elsewhere_are_refused_or_left_to_spark(spark, small_lake):
+def test_long_lists_elsewhere_are_refused_or_left_to_spark(spark, small_lake, numbered_lake):
     keys = [f"k-1-{n}" for n in range(2000)]
     lake = ZoneBloom(spark).read(str(small_lake))
     with pytest.raises(PredicateError, match="long lists"):
         lake.where(zb.col("key").isin(keys) | (zb.col("key") == "a"))
-    with pytest.raises(PredicateError, match="type of column"):
+    with pytest.raises(PredicateError, match="must fit column key, got"):
         lake.where_in("key", range(5))
+    with pytest.raises(PredicateError, match="must fit column x, got texts"):
+        ZoneBloom(spark).read(str(numbered_lake)).where(zb.col("x").isin(["7.0", *map(str, range(2000))]))
     assert lake.where(f"NOT key IN ({', '.join(map(repr, keys))})").count() == 1000
     with_escapes = ", ".join(["'k-1-7'", *(rf"'x\{n}'" for n in range(80))])
     read = lake.prepare(f"key IN ({with_escapes}) AND input_file_name() LIKE '%.parquet'")

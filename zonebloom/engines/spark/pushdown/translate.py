@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -31,7 +31,7 @@ from zonebloom.engines.spark.pushdown.names import backquoted, is_sent
 from zonebloom.engines.spark.pushdown.sql_text import COMPARED_LITERALS, predicate_of_text, shortened
 from zonebloom.engines.spark.pushdown.types import Binder, Piece, Target, UnboundError
 from zonebloom.engines.spark.scan.types import arrow_type
-from zonebloom.ground.arrow import unwrapped
+from zonebloom.ground.arrow import is_text, unwrapped
 from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Predicate
 from zonebloom.predicates.coerce import fit_values
@@ -166,7 +166,7 @@ def _of_text(given: str, binder: Binder, template: DataFrame) -> Condition:
         return _unverified(condition, str(error))
 
 
-def keys_condition(path: tuple[str, ...], values: pa.Array, binder: Binder) -> Condition:
+def keys_condition(path: tuple[str, ...], values: pa.Array | list[Any], binder: Binder) -> Condition:
     """The condition that the column at `path` is one of `values`.
 
     Raises
@@ -178,19 +178,28 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, binder: Binder) -> C
         target = binder.target(path)
         is_of_folder = target.kind.startswith("folder")  # the index has texts of such values
         fit = fit_values(values, unwrapped(arrow_type(target.spark) if is_of_folder else target.arrow))
-        reason = fit.reason
+        got = None if fit.reason is None else fit.reason.message
+        if target.kind != "text" and _has_texts(values):  # Spark would cast them, by settings
+            got = "texts"
     except UnboundError as error:
-        reason = error.reason
-    if reason is not None:
-        raise PredicateError(
-            f"a long list of values must be of the type of column {'.'.join(path)}", got=reason.message
-        )
+        got = error.reason.message
+    if got is not None:
+        name = ".".join(path)
+        raise PredicateError(f"keys, and lists of more than {MAX_LITERALS} values, must fit column {name}", got=got)
     fitted = fit.values.unique()
     shown = f"{target.name} IN ({len(fitted)} values)"
     predicate: Predicate = IsIn(target.name, fitted.cast(target.arrow) if is_of_folder else fitted)
     if has_old(pa.chunked_array([fitted])):
         predicate = Piece(shown, "keys before 1901 may be of another calendar in old files")
     return Condition(shown, predicate, (), (Keys(target, fitted),))
+
+
+def _has_texts(values: pa.Array | list[Any]) -> bool:
+    return (
+        is_text(unwrapped(values.type))
+        if isinstance(values, pa.Array)
+        else any(isinstance(value, str) for value in values)
+    )
 
 
 # --- pruning ----------------------------------------------------------------------------------------------------------
