@@ -18,7 +18,7 @@ from tests.depth import some
 from tests.newer import has
 from tests.spark.cluster import changed
 from tests.spark.rows import rows_of_each, shown, write
-from zonebloom.engines.spark import catalog, sql as queries
+from zonebloom.engines.spark import frames as scanned, sql as queries
 from zonebloom.engines.spark.pushdown import implied
 from zonebloom.engines.spark.pushdown.implied import explained, implies, opaque
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
@@ -270,7 +270,7 @@ def test_what_is_cached_is_read_and_stays_cached(any_spark, tables):
 @pytest.mark.deep
 def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp_path, monkeypatch, capfd):
     asked = []
-    for module in (catalog, implied):
+    for module in (scanned, implied):
         monkeypatch.setattr(module, "explained", lambda frame: asked.append(frame) or explained(frame))
     write(tmp_path / "plain.parquet", {"u": ["0-7"], "k": [3]})
     any_spark.read.parquet(str(tmp_path / "plain.parquet")).createOrReplaceTempView("of_a_file")

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
-from zonebloom.engines.spark.frames import S3, common_folder, files_of, location_of
+from zonebloom.engines.spark.frames import S3, common_folder, location_of, scanned
 from zonebloom.engines.spark.pushdown.names import is_sent
 from zonebloom.engines.spark.scan.catalog_table import folder_of_table
 from zonebloom.engines.spark.scan.seen_files import seen_paths
@@ -141,8 +141,8 @@ class Catalog:
 
         The data set is the folder or table with just these files; otherwise the files themselves.
         """
-        files = files_of(frame)
-        folder = folder_of_table(frame, files) or common_folder(files)
+        files, table = scanned(frame)
+        folder = common_folder(files) if table is None else folder_of_table(frame, table, files)
         return self._with_files(folder, files), folder, files
 
     def _with_files(self, folder: str, files: list[str]) -> Any:

@@ -48,12 +48,21 @@ def location_of(url: str, *, is_escaped: bool = True) -> str:
 
 def table_of(frame: DataFrame) -> str | None:
     """The name of the catalog's table that `frame` scans; None if it scans files by path."""
-    relation = re.search(r"^[\s:+|-]*Relation ([^\[\n]+)\[.*\] parquet$", explained(frame), re.MULTILINE)
+    return _table_in(explained(frame))
+
+
+def _table_in(whole: str) -> str | None:
+    relation = re.search(r"^[\s:+|-]*Relation ([^\[\n]+)\[.*\] parquet$", whole, re.MULTILINE)
     return relation[1] if relation else None
 
 
 def files_of(frame: DataFrame) -> list[str]:
-    """The data files that `frame` scans, by the library's names, in order of path.
+    """The files of `scanned`."""
+    return scanned(frame)[0]
+
+
+def scanned(frame: DataFrame) -> tuple[list[str], str | None]:
+    """The data files that `frame` scans, by the library's names, in order of path; and its table, as `table_of`.
 
     Raises
     ------
@@ -62,7 +71,10 @@ def files_of(frame: DataFrame) -> list[str]:
     """
     check_batch(frame)
     urls = frame.inputFiles()
-    other = _other_node(frame)
+    whole = ""
+    with contextlib.suppress(PySparkException):  # Spark makes no view of a frame with two columns of one name
+        whole = explained(frame)
+    other = _other_node(whole)
     kinds = {field.name: str(field.metadata.get(CHAR, "")) for field in frame.schema}
     padded = next((f"column {name} of type {kind}" for name, kind in kinds.items() if kind.startswith("char(")), None)
     if other and padded:
@@ -82,17 +94,14 @@ def files_of(frame: DataFrame) -> list[str]:
             got=problem,
             do="write it to Parquet files first, or pass the path of the data set, or the table",
         )
-    return sorted({location_of(url) for url in urls})
+    return sorted({location_of(url) for url in urls}), _table_in(whole)
 
 
-def _other_node(frame: DataFrame) -> str:
-    """The first node of the printed plan of `frame` that is not a scan; empty if there is none.
+def _other_node(whole: str) -> str:
+    """The first node of a frame's printed plan that is not a scan; empty if there is none.
 
     A select, a filter or a limit scans the same files, and has `_metadata` too, but other rows or columns.
     """
-    whole = ""
-    with contextlib.suppress(PySparkException):  # Spark makes no view of a frame with two columns of one name
-        whole = explained(frame)
     lines = logical_plans(whole)[1].splitlines()[5:]  # the first lines are types, and the nodes of `explained`
     names = [re.sub(r"^[\s:+|-]*(\w*).*", r"\1", line, flags=re.DOTALL) for line in lines if line]
     return next((name for name in names if name not in _SCANS), "" if names else "a plan that is not shown")

@@ -110,17 +110,14 @@ class CatalogTable:
         return location_of(str(location), is_escaped=False)
 
 
-def folder_of_table(frame: DataFrame, files: list[str]) -> str | None:
-    """The folder of the catalog's table that `frame` scans; None if it scans files by path.
+def folder_of_table(frame: DataFrame, table: str, files: list[str]) -> str:
+    """The folder of `table` of the catalog, of which `frame` scans `files`.
 
     Raises
     ------
     InvalidArgumentError
         A partition of the table lies outside of it.
     """
-    table = table_of(frame)
-    if table is None:
-        return None
     spark, name = frame.sparkSession, backquoted(*table.split("."))
     folder = location_of(str(described(spark, name)["location"]), is_escaped=False).rstrip("/")
     outside = next((file for file in files if not file.startswith(f"{folder}/") and file != folder), None)
