@@ -220,3 +220,13 @@ def test_a_list_of_files_within_and_beside_folders_of_keys_is_refused(spark, tmp
     for columns in (3, [None]):
         with pytest.raises(InvalidArgumentError, match="columns must be one or more names"):
             ZoneBloom(spark).map_candidates(paths[0], "k = 'x'", iter, "k string", columns=columns)
+
+
+def test_a_lake_of_a_relative_path_stays_where_it_was_when_the_process_moves(spark, tmp_path, monkeypatch):
+    for number, name in enumerate(("a", "b")):
+        indexed(tmp_path / name / "lake", {"file": {"key": [number] * 100}}, "key")
+    monkeypatch.chdir(tmp_path / "a")
+    lake = ZoneBloom(spark).read("lake")
+    zb.open_index("lake").refresh("full")
+    monkeypatch.chdir(tmp_path / "b")
+    assert lake.where("key = 0").count() == 100

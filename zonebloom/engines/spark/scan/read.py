@@ -61,8 +61,8 @@ def lake_of(
     check_is_read_by_spark(data, source)
 
     def reopen() -> Index:
-        """A newer version; a frame has the files that were there when it was made, so its data set stays the first."""
-        return catalog.opened(source, place) if frame is None else Index(load_snapshot(first.store, None), data)
+        """A newer version of the same index; the data set stays the first, wherever names lead by then."""
+        return Index(load_snapshot(first.store, None), data)
 
     table = None if frame is None else CatalogTable.of(frame)
     reader, is_scan = reader_of(spark, data, table), True
