@@ -5,6 +5,7 @@ Oracle: PySpark 4.3, `spark.read.parquet(path)`, and joins with it. Lakes are py
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -224,7 +225,10 @@ def test_a_list_of_files_within_and_beside_folders_of_keys_is_refused(spark, tmp
 
 def test_a_lake_of_a_relative_path_stays_where_it_was_when_the_process_moves(spark, tmp_path, monkeypatch):
     for number, name in enumerate(("a", "b")):
-        indexed(tmp_path / name / "lake", {"file": {"key": [number] * 100}}, "key")
+        file = tmp_path / name / "lake" / "file.parquet"
+        write(file, {"key": [number] * 100})
+        os.utime(file, (10**9, 10**9))
+        zb.build_index(file.parent, "key")
     monkeypatch.chdir(tmp_path / "a")
     lake = ZoneBloom(spark).read("lake")
     zb.open_index("lake").refresh("full")
