@@ -143,14 +143,21 @@ def test_scan_writes_files(lake, run, tmp_path, ending):
 
 
 @pytest.mark.parametrize("ending", [".arrow", ".parquet"])
-def test_scan_writes_views_within_structs(run, tmp_path, ending):
-    """pyarrow 26 writes them to Parquet from their first row on alone."""
+def test_scan_writes_views_within_structs_and_categories_of_each_file(run, tmp_path, ending):
+    """pyarrow 26 writes such views to Parquet from their first row on alone, and one dictionary in an Arrow file."""
     views = pa.array([{"text": str(number)} for number in range(300)], pa.struct([("text", pa.string_view())]))
     (tmp_path / "lake").mkdir()
-    pq.write_table(pa.table({"id": range(300), "s": views}), tmp_path / "lake/part-0.parquet")
+    for number, name in enumerate(("red", "blue")):
+        names = pa.array([name] * 300).dictionary_encode()
+        columns = {"id": range(300 * number, 300 * number + 300), "s": views, "name": names}
+        columns["names"] = pa.ListArray.from_arrays(pa.array(range(301), pa.int32()), names)
+        pq.write_table(pa.table(columns), tmp_path / f"lake/part-{number}.parquet")
     assert run("build", tmp_path / "lake", "-c", "id").code == 0
     assert run("scan", tmp_path / "lake", "-w", "id > 5", "-o", tmp_path / f"out{ending}").code == 0
-    assert read(tmp_path / f"out{ending}")["s"].to_pylist() == views.to_pylist()[6:]
+    rows = read(tmp_path / f"out{ending}")
+    assert rows["s"].to_pylist() == views.to_pylist()[6:] + views.to_pylist()
+    assert rows["name"].to_pylist() == ["red"] * 294 + ["blue"] * 300
+    assert rows["names"].to_pylist() == [["red"]] * 294 + [["blue"]] * 300
 
 
 def read(path: Path) -> pa.Table:

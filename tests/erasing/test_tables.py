@@ -137,7 +137,7 @@ def test_no_file_of_an_iceberg_table_holds_erased_rows(tmp_path, catalog, column
         update.set_statistics(StatisticsFile(**described))
     done = zb.erase(table, column, [of(7), of(207)], index=tmp_path / "index", record=tmp_path / "erased.json")
     assert (done.num_rows_erased, done.num_rows_left, done.kind) == (2, 0, "iceberg")
-    does = "the table does not name it; remove it if no writer is at work"
+    does = "the table does not name it; remove it if no other table and no writer does"
     assert done.still_held == (f"{stray}: {does}", f"{sketch}: {does}")
     stray.unlink()
     assert not old.exists()

@@ -13,6 +13,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from lance.dataset import ColumnOrdering
 
 import zonebloom as zb
@@ -182,6 +183,23 @@ def test_blobs_are_bytes_however_they_are_read(tmp_path, version):
     assert index.to_table(zb.Equals("blob", b"250"))["u"].to_pylist() == ["k250"]
     assert index.search(zb.Equals("blob", b"250")).num_zones_kept == 1
     assert index.to_table("blob IS NULL").num_rows == values.count(None)
+
+
+def test_a_table_that_another_kind_replaced_names_the_way(tmp_path):
+    write_deltalake(tmp_path / "delta", rows(0, 9))
+    lance.write_dataset(rows(0, 9), tmp_path / "lance")
+    for kind in ("delta", "lance"):
+        build(tmp_path / kind)
+        shutil.rmtree(tmp_path / kind)
+    lance.write_dataset(rows(0, 9), tmp_path / "delta")
+    write_deltalake(tmp_path / "lance", rows(0, 9))
+    for kind in ("delta", "lance"):
+        with pytest.raises(
+            DataFileError, match=f"no {kind.capitalize()} table any more: build with overwrite=True"
+        ) as of:
+            zb.open_index(tmp_path / kind).to_table(user(5))
+        assert ".rs:" not in str(of.value)
+        assert zb.build_index(tmp_path / kind, "u", overwrite=True).to_table(user(5)).num_rows == 1
 
 
 @pytest.mark.parametrize("how", ["renamed", "dropped"])

@@ -132,17 +132,18 @@ def test_a_list_of_files_needs_a_place(flat_lake):
         zb.build_index([flat_lake.root / flat_lake.files[0]], "user_id")
 
 
-def test_an_index_of_another_data_set_is_built_anew_only_to_overwrite(make_lake, tmp_path):
+def test_an_index_is_of_one_data_set_as_long_as_it_lives(make_lake, tmp_path):
     """Searches of the first one would have the rows of the second."""
     lake, other, place = make_lake(name="lake"), make_lake(name="other", seed=9), tmp_path / "index"
     zb.build_index(lake.root, "user_id", index=place)
     files = [lake.root / name for name in lake.files]
     for source in (other.root, files, files[0]):
         with pytest.raises(errors.IndexExistsError, match=f"or none yet, got that of {lake.root}; set another index="):
-            zb.build_index(source, "device_id", index=place)
+            zb.build_index(source, "device_id", index=place, overwrite=True)
     (tmp_path / "link").symlink_to(lake.root)
     zb.build_index(tmp_path / "link", "device_id", index=place)
-    assert zb.build_index(other.root, "user_id", index=place, overwrite=True).num_rows == len(other.table)
+    zb.delete_index(place)
+    assert zb.build_index(other.root, "user_id", index=place).num_rows == len(other.table)
     assert zb.open_index(place).data.location == str(other.root)
 
 

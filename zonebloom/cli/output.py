@@ -159,12 +159,28 @@ def _write_binary(reader: pa.RecordBatchReader, path: Path, ending: str) -> int:
             plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
             writer = opened.enter_context(pq.ParquetWriter(path, schema, **plain))
         else:
+            plain_fields = [field.with_type(_without_dictionaries(field.type)) for field in schema]
+            schema = pa.schema(plain_fields, schema.metadata)
             sink = opened.enter_context(pa.OSFile(str(path), "wb"))
             writer = opened.enter_context(pa.ipc.new_file(sink, schema))
         for batch in reader:
             writer.write_batch(batch if batch.schema == schema else batch.cast(schema))
             num_rows += batch.num_rows
     return num_rows
+
+
+def _without_dictionaries(of: pa.DataType) -> pa.DataType:
+    """The type of the same values: an Arrow file has one dictionary for all batches."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    from zonebloom.ground.arrow import with_inner  # noqa: PLC0415 - as above
+
+    if pa.types.is_dictionary(of):
+        return _without_dictionaries(of.value_type)
+    if not pa.types.is_nested(of):
+        return of
+    inner = (of.field(number) for number in range(of.num_fields))
+    return with_inner(of, [field.with_type(_without_dictionaries(field.type)) for field in inner])
 
 
 def read_table(path: str, data: bytes) -> pa.Table:

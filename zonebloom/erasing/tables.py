@@ -71,4 +71,4 @@ def unnamed(location: str, paths: Iterable[str], named: Iterable[str]) -> Iterat
     """Files of data and of their bounds in a table's folder that its current version does not name."""
     others = [path for path in paths if path.endswith(_OF_DATA) and not path.startswith("_delta_log/")]
     for path in sorted(set(others).difference(named)):
-        yield f"{location}/{path}: the table does not name it; remove it if no writer is at work"
+        yield f"{location}/{path}: the table does not name it; remove it if no other table and no writer does"

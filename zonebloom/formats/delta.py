@@ -23,7 +23,7 @@ import pyarrow as pa
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
-from zonebloom.formats.table_folders import LOG_FOLDER
+from zonebloom.formats.table_folders import LOG_FOLDER, advice_if_replaced
 from zonebloom.ground.arrow import is_bytes
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.stores.fingerprint import Fingerprint
@@ -155,6 +155,7 @@ def _explained(location: str, what: str, do: str | None = None) -> Iterator[None
         yield
     except (_library().exceptions.DeltaError, pa.ArrowException, OSError, ValueError) as error:
         raise_store_error(location, _ORNAMENT.sub(": ", str(error)))
+        do = do or advice_if_replaced(location, "delta")
         raise DataFileError(f"{what} of {location} must be readable", got=first_line(error), do=do) from error
 
 

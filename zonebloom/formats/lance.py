@@ -29,7 +29,7 @@ from zonebloom.formats.index_location import root_of
 from zonebloom.formats.lance_manifest import branch_of, manifest_of
 from zonebloom.formats.parquet.file import has_column, places_of
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
-from zonebloom.formats.table_folders import BRANCHES_FOLDER, VERSIONS_FOLDER
+from zonebloom.formats.table_folders import BRANCHES_FOLDER, VERSIONS_FOLDER, advice_if_replaced
 from zonebloom.ground.arrow import plain_array, to_numpy
 from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, first_line
@@ -54,6 +54,8 @@ _MUTABLE = ("deletion_file", "row_id_meta", "created_at_version_meta", "last_upd
 """Fields of a fragment's metadata that may change while its rows keep their addresses."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 """Names of fields that Lance finds in a path with dots."""
+_IN_RUST = re.compile(r",? \S+\.rs:\d+:\d+")
+"""Where Lance's own code raised an error."""
 _WAITS, _WAIT_S = 2000, 0.01
 """Attempts to copy a `LanceDataset`, and seconds between them."""
 _SETTLED_NS = 2_000_000_000
@@ -162,7 +164,11 @@ def explained(location: str, what: str = "") -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, ValueError, RuntimeError, KeyError) as error:
         raise_store_error(location, str(error))
-        raise DataFileError(f"{what}{location} must be readable by pylance", got=first_line(error)) from error
+        raise DataFileError(
+            f"{what}{location} must be readable by pylance",
+            got=_IN_RUST.sub("", first_line(error)),
+            do=advice_if_replaced(location, "lance"),
+        ) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # of Rust, and no Exception
             raise

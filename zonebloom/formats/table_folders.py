@@ -11,7 +11,7 @@ import os
 import re
 from typing import Any
 
-from zonebloom.ground.errors import DataFileError
+from zonebloom.ground.errors import DataFileError, Words
 
 LOG_FOLDER = "_delta_log"
 """A folder with this folder is a Delta table, if it has an entry of a log."""
@@ -82,6 +82,13 @@ def table_kind(folder: str) -> str | None:
     if kinds:
         return kinds[0]
     return "hudi" if os.path.isdir(f"{folder}/{HUDI_FOLDER}") else None  # noqa: PTH112 - text
+
+
+def advice_if_replaced(folder: str, kind: str) -> str | None:
+    """What to do with the index of a table whose local folder is no table of this kind any more."""
+    if not os.path.isdir(folder) or table_kind(folder) == kind:  # noqa: PTH112 - text
+        return None
+    return f"the folder is no {kind.capitalize()} table any more: build with {Words.OVERWRITE} to index what it is now"
 
 
 def table_among_files(folder: str) -> DataFileError:

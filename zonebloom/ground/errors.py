@@ -43,9 +43,9 @@ class Words(enum.Enum):
         "refresh it, or build with overwrite=True",
         "`zonebloom refresh` brings it up to date; or add --overwrite",
     )
-    MOVED_OR_OVERWRITE = (
-        "set another index=, or overwrite=True; if the data set moved, open_index(index, dataset=source).refresh()",
-        "name another by --index, or add --overwrite",
+    MOVED_OR_DELETE = (
+        "set another index=, or delete_index(index) first; if it moved, open_index(index, dataset=source).refresh()",
+        "name another by --index, or `zonebloom delete` that one first",
     )
     BUILD = "make one with build_index", "make one with `zonebloom build`"
     BUILD_COLUMN = "build_index(path, {!r})", "zonebloom build PATH --column {}"

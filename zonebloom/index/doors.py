@@ -227,7 +227,7 @@ def build_index(
     workers
         Threads; by default one for each core, and at least 8 if the data is in an object store.
     overwrite
-        Build columns again that are indexed already. An index of another data set becomes one of this data set.
+        Build columns again that are indexed already.
     optimize
         Whether filters of more than 4096 zones become slice segments at the end, as `Index.optimize` makes them, and
         more than 16 locators of a column become one.

@@ -65,11 +65,11 @@ def build(
     if adopt is not None:
         work = replace(work, runner=_adopting(runner_for(dataset, work), adopt, dataset, options.kind))
     base = _current(store)
-    if base.manifest.dataset and not (overwrite or is_described(base.manifest.dataset, store, dataset)):
+    if base.manifest.dataset and not is_described(base.manifest.dataset, store, dataset):
         raise IndexExistsError(
             f"{store.location} must be the index of {name_of_data(dataset)}, or none yet",
             got=f"that of {name_of_data(dataset_from_json(base.manifest.dataset, store))}",
-            do=Words.MOVED_OR_OVERWRITE,
+            do=Words.MOVED_OR_DELETE,
         )
     if not overwrite and _is_resumed(base, names, options):
         wanted = {entry.name: entry.options for entry in base.manifest.columns}
