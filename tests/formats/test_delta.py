@@ -529,6 +529,22 @@ def test_an_object_that_has_loaded_a_log_from_a_backup_has_its_rows(tmp_path, re
             assert own.to_table(user(number)).num_rows == 0
 
 
+def test_an_object_that_loads_a_log_from_a_backup_later_has_its_old_rows_until_then(tmp_path):
+    root = tmp_path / "t"
+    write_deltalake(root, rows(0, 3))
+    shutil.copytree(root, tmp_path / "backup")
+    write_deltalake(root, rows(3, 5), mode="append")
+    loaded = DeltaTable(root)
+    shutil.rmtree(root / "_delta_log")
+    shutil.copytree(tmp_path / "backup", root, dirs_exist_ok=True)
+    write_deltalake(root, rows(40, 42), mode="append")
+    index = build(loaded)
+    assert [index.to_table(user(number)).num_rows for number in (4, 41)] == [1, 0]
+    loaded.load_as_version(0)
+    loaded.load_as_version(1)
+    assert [index.to_table(user(number)).num_rows for number in (4, 41)] == [0, 1]
+
+
 def test_an_object_has_its_rows_when_the_log_is_cleaned_and_its_deletion_vectors_are_gone(tmp_path):
     table = tables.Delta(tmp_path)
     table.append(rows(0, 20))

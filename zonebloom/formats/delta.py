@@ -9,6 +9,7 @@ Design: docs/design/tables.md#delta
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import time
@@ -19,6 +20,7 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
@@ -85,26 +87,32 @@ class DeltaDataset(TableDataset):
         table = _opened(self.store)
         entry = self._entry(table.version())
         is_settled = entry is not None and (entry.etag is not None or entry.mtime_ns + _SETTLED_NS < started)
-        snapshot = _snapshot(table, self.store, entry or started)
+        snapshot = _snapshot(table, self.store, _identity(table, entry or started))
         snapshot.seen = entry if is_settled else None
         return snapshot
 
     def _copied(self, table: DeltaTable, last: TableSnapshot | None) -> TableSnapshot:
         """All that `table` has loaded, copied at once; `last` as long as it has loaded nothing else.
 
-        A log that is cleaned later changes nothing of it. One from a backup may go on with another entry of the number.
+        A log that is cleaned later, or is from a backup now, changes nothing of it.
         """
         while True:  # another thread may update it
-            path = _entry_path(table.version())
-            entry = self.store.stats([path]).get(path)
-            identity = _identity(table, entry)
-            if last is not None and last.identity == (*identity[:-1], entry or last.identity[-1]):
+            identity = self._loaded(table, last)
+            if last is not None and last.identity == identity:
                 return last
             try:
-                last = _snapshot(table, self.store, entry, is_given=True)
+                last = _snapshot(table, self.store, identity, is_given=True)
             except DataFileError:
-                if _identity(table, entry) == identity:
+                if self._loaded(table, last) == identity:
                     raise
+
+    def _loaded(self, table: DeltaTable, last: TableSnapshot | None) -> tuple[Any, ...]:
+        """The identity of what `table` has loaded; the entry in the log stands for deletion vectors."""
+        entry = None
+        if "deletionVectors" in (table.protocol().reader_features or ()):
+            path = _entry_path(table.version())
+            entry = self.store.stats([path]).get(path) or (last and last.identity[-1])
+        return _identity(table, _contents(table), entry)
 
     def table(self) -> DeltaTable:
         """The loaded table, or the newest version."""
@@ -163,14 +171,24 @@ def _library() -> Any:
     return library("deltalake", "deltalake", "Delta")
 
 
-def _identity(table: DeltaTable, entry: object = None) -> tuple[Any, ...]:
-    """The version and its entry in the log, as a log from a backup may go on with other entries of the same numbers."""
-    return ("delta", str(table.metadata().id), table.version(), entry)
+def _identity(table: DeltaTable, *what: object) -> tuple[Any, ...]:
+    """The version and `what` it is, as a log from a backup may go on with other entries of the same numbers."""
+    return ("delta", str(table.metadata().id), table.version(), *what)
 
 
-def _snapshot(table: DeltaTable, store: Store, entry: object, *, is_given: bool = False) -> TableSnapshot:
-    """The version that `table` has loaded from the log's `entry`; a table that was given may load another later."""
-    location, identity = store.location, _identity(table, entry)
+def _contents(table: DeltaTable) -> str:
+    """A digest of the columns and files that `table` has loaded. Cost: 0.3 µs a file."""
+    digest = xxhash.xxh3_128(f"{table.schema().to_json()}{table.metadata().configuration}".encode())
+    actions = pa.table(table.get_add_actions())
+    for column in map(actions.column, ("path", "size_bytes", "modification_time")):  # which have no null
+        for buffer in itertools.chain.from_iterable(chunk.buffers() for chunk in column.chunks):
+            digest.update(b"" if buffer is None else buffer)
+    return digest.hexdigest()
+
+
+def _snapshot(table: DeltaTable, store: Store, identity: tuple[Any, ...], *, is_given: bool = False) -> TableSnapshot:
+    """The version that `table` has loaded; a table that was given may load another later."""
+    location = store.location
     features = _reader_features(table, location)
     mode = mapping_mode(table)
     if mode not in ("none", "name", "id"):
