@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import shutil
 from pathlib import Path
 
 import lance
@@ -96,6 +97,18 @@ def test_a_delta_table_that_is_given_moves_on_with_the_erasure(tmp_path):
     assert table.to_pyarrow_table().num_rows == 198
     done = zb.erase(table, "text", ["user '151'"])
     assert done.removed == tuple(file.path for file in done.files)  # without those of the first call
+
+
+def test_a_given_delta_table_whose_log_came_from_a_backup_is_erased_from_as_it_is_now(tmp_path):
+    root = delta_table(tmp_path)
+    shutil.copytree(root / "_delta_log", tmp_path / "backup")
+    write_deltalake(root, rows(100, 200), mode="append")
+    table = DeltaTable(root)
+    shutil.rmtree(root / "_delta_log")
+    shutil.copytree(tmp_path / "backup", root / "_delta_log")
+    write_deltalake(root, rows(7, 8), mode="append")
+    assert zb.erase(table, "text", ["user '7'"]).num_rows_erased == 2
+    assert DeltaTable(root).to_pyarrow_table().num_rows == table.to_pyarrow_table().num_rows == 99
 
 
 def iceberg_table(catalog):

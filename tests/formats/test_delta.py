@@ -130,6 +130,17 @@ def test_another_partitioning_of_the_same_table(tmp_path):
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_column_whose_name_has_a_dot_is_not_the_leaf_that_was_written_so(tmp_path):
+    write_deltalake(tmp_path, pa.table({"p": [1, 2], "a": [{"b": 7}, {"b": 8}]}), partition_by="p")
+    index = build(tmp_path, "a.b")
+    how = {"mode": "overwrite", "schema_mode": "overwrite", "predicate": "p = 1"}
+    write_deltalake(tmp_path, pa.table({"p": [1], "a.b": [7]}), partition_by="p", **how)
+    for refresh in (False, True):
+        if refresh:
+            index.refresh()
+        assert index.to_table(zb.col("a.b").is_null()).to_pylist() == [{"p": 2, "a.b": None}]
+
+
 def test_an_added_column_is_null_where_it_is_missing_and_known_before_a_refresh(root):
     DeltaTable(root).alter.add_columns([Field("later", "string")])  # which only the log has
     index = build(root)

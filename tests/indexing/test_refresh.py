@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from itertools import product
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import zonebloom as zb
 from tests.conftest import index_of, make_rows
-from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError
 from zonebloom.formats import ParquetDataset
 from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.stores.local import LocalStore
@@ -94,6 +95,15 @@ def test_an_index_whose_data_set_moved_is_of_the_new_place_after_a_refresh(lake,
     assert (opened.refresh().version, zb.open_index(place).data.location) == (2, str(moved))
     zb.open_index(place).restore(1)
     assert zb.open_index(place).data.location == str(moved)
+
+
+def test_an_opened_index_does_not_follow_its_index_to_another_data_set(lake, index, tmp_path):
+    held = zb.open_index(index.location)
+    zb.open_index(index.location, dataset=shutil.copytree(lake.root, tmp_path / "copy")).refresh()
+    for change in (held.refresh, held.optimize, lambda: zb.erase(held, "user_id", ["nobody"])):
+        with pytest.raises(ConcurrentCommitError, match=f"must stay the index of {lake.root}, got one of .*copy now"):
+            change()
+    assert held.data.location == str(lake.root)
 
 
 def test_only_new_and_changed_files_are_opened(lake, index, opened):

@@ -116,8 +116,10 @@ def _named(table: DeltaTable) -> list[str]:
 
 
 def _renew_delta(table: DeltaTable, location: str) -> None:
+    """Load the newest version from the beginning of the log, which may have come from a backup since."""
     with _explained(location):
-        table.update_incremental()
+        newest = type(table)(table.table_uri, storage_options=table._storage_options)  # noqa: SLF001 - has no public name
+        table._table = newest._table  # noqa: SLF001 - the given object moves, as by its own delete
 
 
 def _merge_of(

@@ -41,13 +41,18 @@ class Declared:
 def column_id(name: str, declared: Declared | None) -> str:
     """What a column is below its name: its id, empty if the table has no such column; the name without ids.
 
+    A column whose name has a dot has another id than the leaf that is written so.
+
     If this id and the file's fingerprint stay the same, the zones of the column stay right. Nothing else in a table's
     description may change the values of a file.
 
     Design: docs/design/tables.md#column-ids
     """
-    ids = {} if declared is None else declared.column_ids
-    return ids.get(name, "") if ids else name
+    if declared is None:
+        return name
+    if declared.column_ids:
+        return declared.column_ids.get(name, "")
+    return f"`{name}`" if "." in name and name in declared.schema.names else name
 
 
 class OpenedFile(Protocol):

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.formats import open_dataset
+from zonebloom.formats import Dataset, dataset_from_json, open_dataset
+from zonebloom.formats.identity import are_same, name_of_data, places_of_data
 from zonebloom.ground.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
 from zonebloom.index.reader import IndexReader
 from zonebloom.search.view import View
@@ -143,6 +144,25 @@ class Index(IndexReader):
             if dataset is not self.data:
                 self._past_traffic += self.data.traffic
             self.data = dataset
+
+    def _dataset_of(self, snapshot: Snapshot) -> Dataset:
+        """The data set by another version of the index.
+
+        Raises
+        ------
+        ConcurrentCommitError
+            It is another data set, to which another process moved the index.
+        """
+        if self._given is not None:
+            return self._given
+        dataset = dataset_from_json(snapshot.manifest.dataset, snapshot.store)
+        if not are_same(places_of_data(dataset), places_of_data(self.data)):
+            raise ConcurrentCommitError(
+                f"{self.location} must stay the index of {name_of_data(self.data)}",
+                got=f"one of {name_of_data(dataset)} now",
+                do="open it again",
+            )
+        return dataset
 
     def refresh(
         self,

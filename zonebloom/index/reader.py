@@ -45,7 +45,7 @@ class IndexReader(Searchable):
     def __init__(self, snapshot: Snapshot, dataset: Dataset | None = None) -> None:
         self._snapshot = snapshot
         self._given = dataset
-        super().__init__(self._dataset_of(snapshot))
+        super().__init__(dataset or dataset_from_json(snapshot.manifest.dataset, snapshot.store))
         self._past_traffic = Traffic()
         """Requests of the data sets that this index opened before the current one."""
 
@@ -69,11 +69,6 @@ class IndexReader(Searchable):
         from zonebloom.ground.rendering import headed  # noqa: PLC0415 - a plain search shows nothing
 
         return headed(repr(self), self.indexed_columns()._repr_html_())
-
-    def _dataset_of(self, snapshot: Snapshot) -> Dataset:
-        if self._given is not None:
-            return self._given
-        return dataset_from_json(snapshot.manifest.dataset, snapshot.store)
 
     @property
     def store(self) -> Store:
