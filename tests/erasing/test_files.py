@@ -412,6 +412,9 @@ def test_rows_are_not_erased_by_the_index_of_another_data_set(tmp_path):
     root, other = indexed(tmp_path, [1, 7]), indexed(tmp_path / "other", [7])
     with pytest.raises(InvalidArgumentError, match=f"index must be that of {root}, got the one at .*, of {other}"):
         zb.erase(root, "k", [7], index=tmp_path / "other" / "_lake.zonebloom")
+    some = zb.open_index(root, dataset=[next(root.glob("*.parquet"))])
+    with pytest.raises(InvalidArgumentError, match=f"index must be that of {root}/.*, got the one at .*, of {root}"):
+        zb.erase(some, "k", [7])
     assert rows_of(root) == [1, 7]
 
 

@@ -16,7 +16,11 @@ import zonebloom as zb
 from tests.conftest import index_of, make_rows
 from zonebloom.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError
 from zonebloom.formats import ParquetDataset
+from zonebloom.indexing.apply import apply
+from zonebloom.indexing.plan import plan_build
 from zonebloom.storage.manifest import list_versions, read_version
+from zonebloom.storage.options import BuildOptions, IndexOptions
+from zonebloom.storage.snapshot import load_snapshot
 from zonebloom.stores.local import LocalStore
 
 
@@ -104,6 +108,14 @@ def test_an_opened_index_does_not_follow_its_index_to_another_data_set(lake, ind
         with pytest.raises(ConcurrentCommitError, match=f"must stay the index of {lake.root}, got one of .*copy now"):
             change()
     assert held.data.location == str(lake.root)
+
+
+def test_a_change_is_not_applied_to_an_index_that_is_of_another_data_set_by_then(lake, index, tmp_path):
+    started, copy = load_snapshot(index.store, None), shutil.copytree(lake.root, tmp_path / "copy")
+    zb.open_index(index.location, dataset=copy).refresh()
+    plan = plan_build(started, index.data.pin(), ["note"], IndexOptions())
+    with pytest.raises(ConcurrentCommitError, match="the data set must not be changed by another commit"):
+        apply(plan, BuildOptions())
 
 
 def test_only_new_and_changed_files_are_opened(lake, index, opened):

@@ -17,7 +17,13 @@ from tests.spark.cluster import changed
 from tests.spark.rows import assert_as_plain, indexed, plain_read, rows_of_each, write
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.scan.readers import url_of
-from zonebloom.errors import ColumnNotFoundError, IndexNotFoundError, InvalidArgumentError, PredicateError
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    ConcurrentCommitError,
+    IndexNotFoundError,
+    InvalidArgumentError,
+    PredicateError,
+)
 from zonebloom.spark import ZoneBloom
 
 WAYS = ("auto", "files", "plain")
@@ -234,3 +240,15 @@ def test_a_lake_of_a_relative_path_stays_where_it_was_when_the_process_moves(spa
     zb.open_index("lake").refresh("full")
     monkeypatch.chdir(tmp_path / "b")
     assert lake.where("key = 0").count() == 100
+
+
+def test_a_lake_does_not_follow_its_index_to_another_data_set(spark, tmp_path):
+    place = str(tmp_path / "index")
+    for name in ("a", "b"):
+        write(tmp_path / name / "file.parquet", {"key": range(100)})
+    zb.build_index(tmp_path / "a", "key", index=place)
+    lake = ZoneBloom(spark).read(str(tmp_path / "a"), index=place)
+    zb.open_index(place, dataset=tmp_path / "b").refresh()
+    lake._looked = 0.0
+    with pytest.raises(ConcurrentCommitError, match=r"must stay the index of .*a, got one of .*b now"):
+        lake.where("key = 0")

@@ -19,7 +19,7 @@ import pyarrow as pa
 from zonebloom.erasing.erasure import ErasedFile, Erasure
 from zonebloom.erasing.files import current_rows, erase_from_files, erased_files, held_files
 from zonebloom.erasing.journal import Journal, now
-from zonebloom.formats import dataset_from_json
+from zonebloom.formats import dataset_from_json, open_dataset
 from zonebloom.formats.delta import DeltaDataset
 from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.iceberg.dataset import IcebergDataset
@@ -91,8 +91,19 @@ def erase(
 
 
 def _opened(source: Any, index: Any, storage_options: Mapping[str, str] | None) -> Index:
-    if isinstance(source, Index):
-        return source
+    opened = source if isinstance(source, Index) else _opened_by(source, index, storage_options)
+    described = opened.view().snapshot.manifest.dataset
+    is_named = index is None and opened is not source
+    if not is_named and not is_described(described, opened.store, data := opened.data.pin()):
+        raise InvalidArgumentError(
+            f"index must be that of {name_of_data(data)}",
+            got=f"the one at {opened.location}, of {name_of_data(dataset_from_json(described, opened.store))}",
+            do="if the data set moved, open_index(index, dataset=source).refresh()",
+        )
+    return opened
+
+
+def _opened_by(source: Any, index: Any, storage_options: Mapping[str, str] | None) -> Index:
     if isinstance(source, (str, os.PathLike)):
         location, dataset = source, None if index is None else source
     elif not (hasattr(source, "table_uri") or hasattr(source, "location")):
@@ -102,16 +113,8 @@ def _opened(source: Any, index: Any, storage_options: Mapping[str, str] | None) 
             do="of a list of files give the folder of its index",
         )
     else:
-        location, dataset = source.table_uri if hasattr(source, "table_uri") else source.location(), source
-    opened = open_index(location if index is None else index, storage_options=storage_options, dataset=dataset)
-    described = opened.view().snapshot.manifest.dataset
-    if index is not None and not is_described(described, opened.store, data := opened.data.pin()):
-        raise InvalidArgumentError(
-            f"index must be that of {name_of_data(data)}",
-            got=f"the one at {opened.location}, of {name_of_data(dataset_from_json(described, opened.store))}",
-            do="if the data set moved, open_index(index, dataset=source).refresh()",
-        )
-    return opened
+        location, dataset = open_dataset(source).location, source
+    return open_index(location if index is None else index, storage_options=storage_options, dataset=dataset)
 
 
 def erase_by(

@@ -24,6 +24,11 @@ NAMES = ("root", "layout", "files", "metadata", "catalog", "name")
 """The entries of a version file that say which data set the index is of. A restore leaves them as they are now."""
 
 
+def names_in(described: Mapping[str, Any]) -> dict[str, Any]:
+    """What a version file says of which data set the index is, and of its kind."""
+    return {name: described[name] for name in ("kind", *NAMES) if name in described}
+
+
 def places_of_data(data: Dataset | DatasetSnapshot) -> list[str]:
     """The folder of a data set, or its files."""
     if isinstance(data, ParquetDataset) and data.layout != "folder":

@@ -216,7 +216,7 @@ class TableSnapshot:
         given = os.fspath(path)
         if given in self.files:
             return given
-        given = absolute(given) if given.startswith("file:/") else given
+        given = absolute(given) if given.startswith("file:/") or is_url(given) else given
         root = self.location.rstrip("/")
         if given.startswith(f"{root}/"):
             given = given[len(root) + 1 :]

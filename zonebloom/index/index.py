@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.formats import Dataset, dataset_from_json, open_dataset
-from zonebloom.formats.identity import are_same, name_of_data, places_of_data
+from zonebloom.formats.identity import are_same, name_of_data, names_in, places_of_data
 from zonebloom.ground.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
 from zonebloom.index.reader import IndexReader
 from zonebloom.search.view import View
@@ -139,30 +139,38 @@ class Index(IndexReader):
 
     def _move_to(self, version: int, snapshot: Snapshot | None = None) -> None:
         if version != self.version:
-            self._snapshot = snapshot or load_snapshot(self.store, version)
-            dataset = self._dataset_of(self._snapshot)
+            snapshot = snapshot or load_snapshot(self.store, version)
+            dataset, self._snapshot = self._dataset_of(snapshot), snapshot
             if dataset is not self.data:
                 self._past_traffic += self.data.traffic
             self.data = dataset
 
-    def _dataset_of(self, snapshot: Snapshot) -> Dataset:
-        """The data set by another version of the index.
+    def newest(self) -> Index:
+        """The newest version of this index, of the same data set.
 
         Raises
         ------
+        CorruptIndexError
+            No version file can be read.
         ConcurrentCommitError
-            It is another data set, to which another process moved the index.
+            It is the index of another data set now.
         """
-        if self._given is not None:
-            return self._given
-        dataset = dataset_from_json(snapshot.manifest.dataset, snapshot.store)
+        snapshot = load_snapshot(self.store, None)
+        return Index(snapshot, self._dataset_of(snapshot))
+
+    def _dataset_of(self, snapshot: Snapshot) -> Dataset:
+        """The data set by another version of the index; raises as `newest`."""
+        now = snapshot.manifest.dataset
+        if names_in(now) == names_in(self._snapshot.manifest.dataset):
+            return self.data
+        dataset = dataset_from_json(now, snapshot.store)
         if not are_same(places_of_data(dataset), places_of_data(self.data)):
             raise ConcurrentCommitError(
                 f"{self.location} must stay the index of {name_of_data(self.data)}",
                 got=f"one of {name_of_data(dataset)} now",
                 do="open it again",
             )
-        return dataset
+        return self._given or dataset
 
     def refresh(
         self,

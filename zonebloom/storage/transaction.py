@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.formats import DatasetSnapshot, hive as partitions
+from zonebloom.formats.identity import names_in
 from zonebloom.formats.schema_evolution import unified
 from zonebloom.ground.errors import ConcurrentCommitError
 from zonebloom.storage.fragments import Fragment, FragmentListEntry, FragmentTable, is_in_runs, write_fragments
@@ -113,6 +114,8 @@ class Rebase:
         current, change = self.current, self.change
         if self.base.version == 0 < current.version:
             raise self._overlap("an index that is made")
+        if self.base.version and names_in(self.base.dataset) != names_in(current.dataset):
+            raise self._overlap("the data set")
         kept_lists = [entry for entry in current.fragment_lists if entry.path not in change.removed_lists]
         listed = FragmentTable.concatenated([self.lists[entry.path] for entry in kept_lists])
         is_gone = is_in_runs(listed.fragment_ids, current.dropped)

@@ -18,6 +18,7 @@ import os
 from typing import TYPE_CHECKING
 
 from zonebloom.engines.iceberg.rewrite import Rewrite, delete, upsert
+from zonebloom.formats import open_dataset
 from zonebloom.formats.iceberg.errors import pyiceberg_tables
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.index.index import Index
@@ -61,4 +62,4 @@ def table(table: Table, *, index: str | os.PathLike[str] | Index | None = None) 
 
     if isinstance(index, Index):
         index = index.location
-    return PrunedTable(table, table.location() if index is None else os.fspath(index))
+    return PrunedTable(table, open_dataset(table).location if index is None else os.fspath(index))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from zonebloom.engines.iceberg.rows import as_declared
+from zonebloom.formats import open_dataset
 from zonebloom.formats.iceberg.errors import explained, pyiceberg_tables
 from zonebloom.formats.iceberg.locations import relative_path
 from zonebloom.formats.iceberg.snapshot import planned
@@ -166,7 +167,7 @@ def _rewrite(
     place = index.location if isinstance(index, Index) else index
     for _ in range(_PLANS):
         current = _loaded_anew(table)
-        view = open_index(table.location() if place is None else place, dataset=current).view()
+        view = open_index(open_dataset(table).location if place is None else place, dataset=current).view()
         if version not in (None, view.dataset):
             break
         done = _attempted(current, column, *change(current), view)

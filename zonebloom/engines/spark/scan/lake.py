@@ -82,8 +82,6 @@ class Lake:
     """The index, in the version that was used last."""
     reader: Reader
     """Who reads its files whole."""
-    _reopen: Callable[[], Index]
-    """Gives the current version of the index."""
     method: Asked = "auto"
     """As for `read`."""
     table: CatalogTable | None = None
@@ -324,7 +322,7 @@ class Lake:
                 return
             versions = list_versions(self._index.store)
             if versions and versions[-1] != self._index.version:
-                self.index = self._reopen()
+                self.index = self.index.newest()
                 self._index = self.reader.searched(self.index)
             self._looked = time.monotonic()
 

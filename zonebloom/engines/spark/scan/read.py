@@ -21,8 +21,6 @@ from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import SparkReader, reader_of
 from zonebloom.formats import ParquetDataset, open_dataset
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
-from zonebloom.index.index import Index
-from zonebloom.storage.snapshot import load_snapshot
 
 
 def lake_to_search(catalog: Catalog, given: Any, index: Place = None) -> Lake:
@@ -59,11 +57,6 @@ def lake_of(
     first = catalog.opened(source, place)
     data, frame = first.data, source if isinstance(source, DataFrame) else None
     check_is_read_by_spark(data, source)
-
-    def reopen() -> Index:
-        """A newer version of the same index; the data set stays the first, wherever names lead by then."""
-        return Index(load_snapshot(first.store, None), data)
-
     table = None if frame is None else CatalogTable.of(frame)
     reader, is_scan = reader_of(spark, data, table), True
     if frame is not None and table is None and isinstance(reader, SparkReader):
@@ -71,7 +64,7 @@ def lake_of(
         if not is_scan and reader.dataset.layout == "folder":
             reader = SparkReader(spark, cast("ParquetDataset", open_dataset(files_of(frame))))
             is_scan = reader.is_plain_scan(frame)
-    lake = Lake(spark, first, reader, reopen, method, table, frame)
+    lake = Lake(spark, first, reader, method, table, frame)
     if frame is not None:
         _check_frame(frame, lake.full_schema, is_scan=is_scan)
         if table is not None:
