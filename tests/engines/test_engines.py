@@ -15,6 +15,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import uuid
@@ -384,6 +385,18 @@ def test_duckdb_prunes_a_lake_of_views_which_datafusion_writes(tmp_path):
     assert row_groups_read(relation(connection, index, "text = 'nobody'")) == 0
     assert events.head(3).num_rows == 3
     assert index.to_table("id = 42").field("text").type == pa.string_view()
+
+
+def test_folders_of_another_type_than_the_open_frame_has_are_told(tmp_path):
+    for day in ("01", "02"):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"k": [int(day)]}), tmp_path / f"day={day}" / "f.parquet")
+    index = zb.build_index(tmp_path, "k")
+    frame = scan(index)
+    shutil.copytree(tmp_path / "day=01", tmp_path / "day=x")
+    index.refresh()
+    with pytest.raises(DataFileError, match=r"must keep .*int32.*, got .*string.*; open it again"):
+        frame.collect()
 
 
 def test_times_that_polars_does_not_have_are_not_read_by_its_own_reader(tmp_path):

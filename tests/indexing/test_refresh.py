@@ -453,7 +453,7 @@ def test_a_new_partition_below_others_is_found(tmp_path, opened):
     [
         ({"week": 1}, r"partitions must be of the partition columns \(day\), got .*week"),
         ("2", "partition columns"),
-        ([3], "a partition must be a dict or a text such as day=3, got 3"),
+        *((none, "a partition must be a dict or a text such as day=3, got 3") for none in ([3], 3)),
     ],
 )
 def test_partitions_that_are_none_are_refused(days, partitions, message):

@@ -296,6 +296,22 @@ def test_a_column_whose_own_name_has_dots_wins():
     assert outcomes(table, col("a.b.d") == 3) == [True, None]
 
 
+def test_times_of_several_units_are_the_arguments_of_one_call():
+    """pyarrow 26 reads the numbers of the other units as if they were of the first."""
+    day, hour = dt.date(2020, 1, 31), dt.time(12)
+    times = {unit: pa.array([day, None]).cast(pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")}
+    times |= {"z": pa.array([None, day]).cast(pa.timestamp("ms", "UTC")), "d": pa.array([day, day], pa.date32())}
+    times |= {"t": pa.array([hour, None], pa.time32("s")), "n": pa.array([None, hour], pa.time64("ns"))}
+    moments = pa.table(times)
+    for terms in ("s, TIMESTAMP '2020-01-31 00:00:00'", "ms, ns, d", "d, us", "ns, TIMESTAMP '2020-01-31 00:00:00'"):
+        assert outcomes(moments, f"coalesce({terms}) = TIMESTAMP '2020-01-31 00:00:00'") == [True, True], terms
+    zoned = "coalesce(z, TIMESTAMPTZ '2020-01-31 00:00:00Z') = TIMESTAMPTZ '2020-01-31 00:00:00Z'"
+    assert outcomes(moments, zoned) == [True, True]
+    assert outcomes(moments, "coalesce(t, n, TIME '01:00:00') = TIME '12:00:00'") == [True, True]
+    with pytest.raises(PredicateError, match="the times of one call must all have a zone, or none, got"):
+        outcomes(moments, "coalesce(z, us) = TIMESTAMP '2020-01-31 00:00:00'")
+
+
 def test_functions_and_casts_are_evaluated():
     table = pa.table({"s": [" Ab ", "c%", "é", None], "i": [-1, 2, 3, None], "b": [b"xyz", b"", b"\\", None]})
     assert outcomes(table, "lower(s) = ' ab '") == [True, False, False, None]

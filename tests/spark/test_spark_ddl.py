@@ -231,6 +231,18 @@ def test_a_table_is_its_folder_and_a_partition_elsewhere_is_named(any_spark, tab
     assert zb.sql("SELECT r FROM spread WHERE u = '2-7'").collect()[0].r == 7
 
 
+def test_a_partition_in_other_key_value_folders_of_its_table_is_refused(any_spark, table, tmp_path):
+    root = files_of_days(tmp_path / "lake", 1, 2)
+    table("filed", "u STRING, r BIGINT, day INT", "PARTITIONED BY (day)", root, "MSCK REPAIR TABLE filed")
+    zb = ZoneBloom(any_spark)
+    lake = zb.read("filed")
+    shutil.copytree(root / "day=1", root / "old/day=1")
+    any_spark.sql(f"ALTER TABLE filed PARTITION (day=1) SET LOCATION '{root}/old/day=1'")
+    with pytest.raises(InvalidArgumentError, match="the files of a table must be read by their paths, too"):
+        zb.read("filed")
+    assert lake.where("u = '1-7'").count() == 1
+
+
 def test_folders_of_partitions_are_compared_as_they_are_spelled(any_spark, table, tmp_path):
     """Spark's catalog gives locations without escapes: `day%3D1` is another folder than `day=1`."""
     for folder in ("at=10%3A30", "at=x y"):

@@ -152,7 +152,8 @@ def _read_by_polars(query: Query, schema: pl.Schema) -> list[pl.LazyFrame] | Non
     is_whole = query.result.row_ranges.num_rows == view.universe.num_rows
     if not is_whole or dataset.is_remote or not isinstance(dataset, ParquetDataset):  # a table has deleted rows
         return None
-    if _PANICS.search(str(view.schema.types)):
+    of_folders = _frame(rowless(pa.schema(fields))).schema
+    if _PANICS.search(str(view.schema.types)) or any(schema.get(name) != kind for name, kind in of_folders.items()):
         return None
     in_files = {name: kind for name, kind in schema.items() if name not in names}
     parts: list[pl.LazyFrame] = []

@@ -98,7 +98,8 @@ def wanted_partitions(partitions: Partitions, columns: Iterable[str]) -> list[di
     >>> wanted_partitions([{"day": 3}, "day=4/city=S%C3%A3o", {"day": None}], ["day", "city"])
     [{'day': '3'}, {'day': '4', 'city': 'São'}, {'day': None}]
     """
-    several = [partitions] if isinstance(partitions, (str, Mapping)) else list(partitions)
+    is_one = isinstance(partitions, (str, Mapping)) or not isinstance(partitions, Iterable)
+    several = [partitions] if is_one else list(partitions)
     wanted: list[dict[str, str | None]] = []
     for partition in several:
         if isinstance(partition, str):

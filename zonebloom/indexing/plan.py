@@ -28,6 +28,7 @@ from zonebloom.storage.options import IndexOptions
 from zonebloom.storage.segment import covered_by
 from zonebloom.storage.snapshot import Snapshot
 from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.locations import absolute
 
 Mode = Literal["incremental", "quick", "full"]
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -42,13 +43,12 @@ def listed_paths(paths: Paths) -> list[str | os.PathLike[str]]:
     Raises
     ------
     InvalidArgumentError
-        One of them is no path.
+        One of them is no path, or empty.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     listed = list(given) if isinstance(given, Iterable) else [given]
     for path in listed:
-        if not isinstance(path, (str, os.PathLike)):
-            raise InvalidArgumentError("paths must be texts or os.PathLike", got=f"{path!r:.80}")
+        absolute(path)  # only its check: relative paths are those below the data set
     return listed
 
 

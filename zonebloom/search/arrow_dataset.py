@@ -31,7 +31,7 @@ from zonebloom.ground.errors import DataFileError, InvalidArgumentError, Predica
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Equals, Predicate, parse_predicate
 from zonebloom.predicates.arrow_expression import unread
-from zonebloom.predicates.comparisons import projected
+from zonebloom.predicates.operands import projected
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult

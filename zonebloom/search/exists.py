@@ -21,9 +21,9 @@ from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import InvalidArgumentError
 from zonebloom.predicates import IsIn
 from zonebloom.predicates.coerce import FitOfEach, fit_each
-from zonebloom.predicates.comparisons import to_kernel
 from zonebloom.predicates.exact_numbers import equal_number, number_of
 from zonebloom.predicates.literals import collected, null_mask, taken
+from zonebloom.predicates.operands import to_kernel
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.search.probe import Probe, Probes, hashes_of
 from zonebloom.search.probed_column import ProbedColumn

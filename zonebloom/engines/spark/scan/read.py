@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from zonebloom.bloom.hashing import names_of
 from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
@@ -20,7 +19,7 @@ from zonebloom.engines.spark.scan.lake import Asked, Lake
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import SparkReader, reader_of
 from zonebloom.formats import ParquetDataset, open_dataset
-from zonebloom.ground.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError, first_line
 
 
 def lake_to_search(catalog: Catalog, given: Any, index: Place = None) -> Lake:
@@ -66,7 +65,7 @@ def lake_of(
             is_scan = reader.is_plain_scan(frame)
     lake = Lake(spark, first, reader, method, table, frame)
     if frame is not None:
-        _check_frame(frame, lake.full_schema, is_scan=is_scan)
+        _check_frame(frame, lake, is_scan=is_scan)
         if table is not None:
             lake.resolve = lambda: lake_of(catalog, spark.table(table.name), place, method=method)
         elif isinstance(path, str):
@@ -77,8 +76,16 @@ def lake_of(
     return lake.select(names_of(columns))
 
 
-def _check_frame(frame: DataFrame, schema: StructType, *, is_scan: bool) -> None:
+def _check_frame(frame: DataFrame, lake: Lake, *, is_scan: bool) -> None:
     """Refuse a frame with other rows or columns than a read of its files."""
+    try:
+        schema = lake.full_schema
+    except PySparkException as error:  # such as of a partition that lies in other key=value folders
+        raise InvalidArgumentError(
+            "the files of a table must be read by their paths, too",
+            got=first_line(error),
+            do="use sql, which prunes the rest",
+        ) from error
     if frame.dtypes != [(field.name, field.dataType.simpleString()) for field in schema]:
         raise InvalidArgumentError(
             f"a table to read must have the columns of its files, {schema.simpleString():.200}",
