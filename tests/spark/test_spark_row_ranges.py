@@ -169,6 +169,12 @@ def test_ranges_of_files_that_changed_are_refused(spark, numbered_lake):
         zonebloom.map_candidates(numbered_lake, ranges, same, SCHEMA)
     kept = zonebloom.map_candidates(numbered_lake, ranges.slice(0, 1), same, SCHEMA)
     assert xs([kept]) == [[*range(10)]]
+    for no_columns in (
+        lambda: zonebloom.map_candidates(numbered_lake, ranges.slice(0, 1), same, SCHEMA, columns=[]),
+        lambda: zonebloom.read(str(numbered_lake), columns=[]),
+    ):
+        with pytest.raises(InvalidArgumentError, match="columns must be one or more names, got none"):
+            no_columns()
     with pytest.raises(InvalidArgumentError, match="row ranges must have the columns"):
         zonebloom.map_candidates(numbered_lake, pa.table({"path": ["0.parquet"]}), same, SCHEMA)
     for place, given in ((0, [None]), (2, [None]), (3, ["end"]), (2, [0.5])):

@@ -47,6 +47,8 @@ def map_candidates(
         view, result, rows = query.view, query.result, query.result.row_ranges
     layout = Layout(view)
     asked = layout.schema(None if columns is None else names_of(columns))
+    if not asked.names:
+        raise InvalidArgumentError("columns must be one or more names", got="none")
     _check_values(lake, layout, rows, asked)
     mapped = read_rows(lake.spark, layout, rows, asked, function=function, schema=schema, result=result)
     return lake.reader.frame(view, mapped.schema, mapped)

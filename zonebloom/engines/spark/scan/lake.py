@@ -120,6 +120,8 @@ class Lake:
         return StructType([self.full_schema[name] for name in self.columns])
 
     def _known(self, columns: Sequence[str]) -> tuple[str, ...]:
+        if not columns:
+            raise InvalidArgumentError("columns must be one or more names", got="none", do="count() counts rows")
         all_columns = self.full_schema.names
         names = []
         for name in columns:
