@@ -291,7 +291,7 @@ def test_another_session_of_the_application_has_the_same_rows(spark, tmp_path):
     lake.createOrReplaceTempView("days")
     assert ZoneBloom(other).sql("SELECT r FROM days WHERE u = '1-7'").collect()[0].r == 7
     assert lake.select(["u", "R"]).where("u = '1-7'").columns == ["u", "r"]
-    with pytest.raises(InvalidArgumentError, match="columns must be names"):
+    with pytest.raises(InvalidArgumentError, match="columns must be one or more names"):
         lake.select(lake.toDF().u)
     with pytest.raises(ColumnNotFoundError):
         lake.select("no")

@@ -25,6 +25,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from zonebloom.bloom.hashing import names_of
 from zonebloom.engines.spark.executors import instant_of, lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
 from zonebloom.engines.spark.pushdown.names import named, resolves
@@ -122,13 +123,8 @@ class Lake:
     def _known(self, columns: Sequence[str]) -> tuple[str, ...]:
         if not columns:
             raise InvalidArgumentError("columns must be one or more names", got="none", do="count() counts rows")
-        all_columns = self.full_schema.names
-        names = []
-        for name in columns:
-            if not isinstance(name, str):
-                raise InvalidArgumentError(
-                    "columns must be names", got=f"{name!r:.200}", do="derive others from the result"
-                )
+        all_columns, names = self.full_schema.names, []
+        for name in names_of(columns):
             same = [name] if name in all_columns else [own for own in all_columns if own.casefold() == name.casefold()]
             if len(same) != 1 or not (name in all_columns or resolves(self._template, name)):
                 view = self._index.view()
