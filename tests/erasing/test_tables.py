@@ -232,18 +232,21 @@ def test_a_table_that_shares_its_files_is_refused(tmp_path, catalog):
     assert clone.refresh().scan().to_arrow().num_rows == table.scan().to_arrow().num_rows == 100
 
 
-def test_a_file_of_others_that_was_added_stays_and_is_told(tmp_path, catalog):
-    """Its folder may be read by itself, or be of another table: `add_files` says nothing of it."""
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_file_of_others_that_was_added_stays_and_is_told(tmp_path, catalog, is_inside):
+    """Its folder may be read by itself, or be of another table, too, which has the same `write.data.path`."""
     lake = tmp_path / "lake" / "a.parquet"
     lake.parent.mkdir()
     pq.write_table(rows(0, 100).select(["text", "x"]), lake)
-    table = catalog.create_table("db.t", pq.read_schema(lake))
+    shared = {"write.data.path": lake.parent.as_uri()} if is_inside else {}
+    table = catalog.create_table("db.t", pq.read_schema(lake), properties=shared)
     table.add_files([str(lake)])
     zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
     done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
     assert sorted(table.refresh().scan().to_arrow()["x"].to_pylist()) == sorted({*range(100)} - {7})
-    assert on_disk(lake.parent) == [*range(100)]
-    assert [holder.partition(": outside")[0] for holder in done.still_held] == [str(lake)]
+    assert pq.read_table(lake)["x"].to_pylist() == [*range(100)]
+    why = "of a table with a name mapping" if is_inside else "outside of the table's folder"
+    assert [holder.partition(f": {why}")[0] for holder in done.still_held] == [str(lake)]
 
 
 def test_a_file_that_snapshots_spell_in_two_ways_stays(tmp_path, catalog):

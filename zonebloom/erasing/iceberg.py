@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 """Properties of an Iceberg table that name folders of its own files beside its location."""
+_NAME_MAPPING = "schema.name-mapping.default"
 
 
 def erase_from_iceberg(index: Index, data: IcebergDataset, column: str, values: Any, journal: Journal) -> None:
@@ -94,19 +95,19 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         folders = tuple(
             f"{plain_location(folder)}/" for folder in (location, *map(table.properties.get, _FOLDERS)) if folder
         )
-        for path in former:
-            if plain_location(path).startswith(folders):
-                folder, _, name = plain_location(path).rpartition("/")
-                if not is_url(folder) and open_store(folder, None).retains_old(name):
-                    journal.add("retained", plain_location(path))
-                with suppress(FileNotFoundError):
-                    table.io.delete(path)
-                journal.add("removed", [path])
+        others = {path: why for path in former if (why := _owner(path, table, folders)) is not None}
+        for path in (path for path in former if path not in others):
+            folder, _, name = plain_location(path).rpartition("/")
+            if not is_url(folder) and open_store(folder, None).retains_old(name):
+                journal.add("retained", plain_location(path))
+            with suppress(FileNotFoundError):
+                table.io.delete(path)
+            journal.add("removed", [path])
     current = table.metadata.current_snapshot_id
     holders = [
-        f"{path}: outside of the table's folder, as a file of others that was added; remove it if nobody else reads it"
-        for path in former
-        if not plain_location(path).startswith(folders) and table.io.new_input(path).exists()
+        f"{path}: {why}, as a file of others that was added; remove it if nobody else reads it"
+        for path, why in others.items()
+        if table.io.new_input(path).exists()
     ]
     holders += [
         f"{ref.snapshot_ref_type.value} {name} of {location}: snapshot {ref.snapshot_id}; erase from it, or drop it"
@@ -203,6 +204,14 @@ def _staged(table: Table) -> dict[int, str]:
     copied = {summary.get("published-wap-id") for summary in summaries.values()}
     staged = {number: summary.get("wap.id") for number, summary in summaries.items() if number not in published}
     return {number: name for number, name in staged.items() if name is not None and name not in copied}
+
+
+def _owner(path: str, table: Table, folders: tuple[str, ...]) -> str | None:
+    """Why a file may be of another table; None if it is not. The mark of added files is a mapping of names."""
+    if not plain_location(path).startswith(folders):
+        return "outside of the table's folder"
+    is_mapped = _NAME_MAPPING in table.properties
+    return "of a table with a name mapping" if is_mapped and path.endswith(".parquet") else None
 
 
 def _names(table: Table, snapshot: Snapshot, *, is_live: bool = False) -> set[str]:

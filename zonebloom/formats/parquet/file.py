@@ -264,7 +264,13 @@ class DataFile(DescribedFile):
         return groups, first_row
 
     def _is_dictionary(self, leaf: int) -> bool:
+        """Whether pyarrow gives the dictionary of a column as it is, and that is worth it.
+
+        DuckDB has '' for each label of an ENUM without rows; pyarrow 26 drops repeated values, and keeps their indices.
+        """
         if self.metadata.schema.column(leaf).physical_type != "BYTE_ARRAY":
+            return False
+        if self.footer.created_by.startswith(b"DuckDB"):
             return False
         for group in range(len(self.row_group_rows)):
             meta = self._meta(group, leaf)

@@ -40,6 +40,7 @@ from zonebloom.predicates.sql_writer import as_sql
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.predicates.tree import conjuncts, rebuilt
 
+_OF_NUMBERS = frozenset({"integer", "decimal", "float", "bool", "folder integer"})
 EVERY_ROW: Final = Equals(LiteralTerm(True), True)
 """The predicate that is TRUE in every row."""
 _MOST_PROOFS = 4
@@ -179,7 +180,7 @@ def keys_condition(path: tuple[str, ...], values: pa.Array | list[Any], binder: 
         is_of_folder = target.kind.startswith("folder")  # the index has texts of such values
         fit = fit_values(values, unwrapped(arrow_type(target.spark) if is_of_folder else target.arrow))
         got = None if fit.reason is None else fit.reason.message
-        if target.kind != "text" and _has_texts(values):  # Spark would cast them, by settings
+        if target.kind in _OF_NUMBERS and _has_texts(values):  # Spark would cast them, by settings
             got = "texts"
     except UnboundError as error:
         got = error.reason.message
