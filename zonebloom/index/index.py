@@ -164,7 +164,7 @@ class Index(IndexReader):
         if names_in(now) == names_in(self._snapshot.manifest.dataset):
             return self.data
         dataset = dataset_from_json(now, snapshot.store)
-        if not are_same(places_of_data(dataset), places_of_data(self.data)):
+        if not are_same(places_of_data(dataset), places_of_data(self.data.pin())):
             raise ConcurrentCommitError(
                 f"{self.location} must stay the index of {name_of_data(self.data)}",
                 got=f"one of {name_of_data(dataset)} now",

@@ -48,6 +48,8 @@ def listed_paths(paths: Paths) -> list[str | os.PathLike[str]]:
     given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     listed = list(given) if isinstance(given, Iterable) else [given]
     for path in listed:
+        if not isinstance(path, (str, os.PathLike)):
+            raise InvalidArgumentError("paths must be texts or os.PathLike", got=f"{path!r:.80}")
         absolute(path)  # only its check: relative paths are those below the data set
     return listed
 
