@@ -282,7 +282,8 @@ def test_files_that_change_while_they_are_searched_are_searched_again(tmp_path, 
 @pytest.mark.parametrize("step", ["vacuum", "optimize"])
 def test_an_index_that_another_erasure_changes_meanwhile_is_told(tmp_path, meanwhile, step):
     """The files are done by then; the next call ends the work, and counts the rows once."""
-    root, asked = indexed(tmp_path, [1, 7], [8]), {"record": tmp_path / "r.json"}
+    root, asked = lake_of(tmp_path, [1, 7], [8]), {"record": tmp_path / "r.json"}
+    zb.build_index(root, "k", rows_per_zone=10, workers=1)  # two would perhaps make two segments: one would just go
     if step == "vacuum":
         meanwhile(local, "_place_new", lambda: zb.open_index(root).vacuum(older_than=timedelta(0)))
     else:

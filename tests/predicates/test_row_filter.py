@@ -296,6 +296,19 @@ def test_a_column_whose_own_name_has_dots_wins():
     assert outcomes(table, col("a.b.d") == 3) == [True, None]
 
 
+def test_decimals_beside_floats_are_the_nearest_floats():
+    """pyarrow 26 multiplies by a power of ten, which gives 99.99000000000001."""
+    cents = [Decimal(number).scaleb(-2) for number in range(9_900, 10_000)]
+    columns = {"d": pa.array(cents, pa.decimal128(9, 2)), "f": pa.array(map(float, cents)), "n": pa.nulls(100)}
+    table = pa.table(columns | {"g": columns["f"].cast(pa.float32()), "n": columns["n"].cast(pa.float64())})
+    for condition in ("f = d", "d = f", "g = d", "CAST(d AS DOUBLE) = f", "coalesce(n, d) = f", "NOT f < d"):
+        assert all(outcomes(table, condition)), condition
+    assert outcomes(table, "coalesce(n, 99.99) = 99.99") == [True] * 100
+    assert outcomes(table, "CAST(d AS DOUBLE) = 99.99").count(True) == 1
+    half = pa.table({"h": pa.array(np.array([0.5, 2], np.float16)), "d": pa.array([Decimal("0.50"), Decimal("2.01")])})
+    assert outcomes(half, "h = d") == [True, False]
+
+
 def test_times_of_several_units_are_the_arguments_of_one_call():
     """pyarrow 26 reads the numbers of the other units as if they were of the first."""
     day, hour = dt.date(2020, 1, 31), dt.time(12)

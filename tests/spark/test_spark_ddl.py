@@ -216,7 +216,9 @@ def test_each_call_finds_a_table_and_its_index_by_the_tables_name(any_spark, tab
     zonebloom.build_index(files_of_days(tmp_path / "other", 1), "u", index=tmp_path / "indexes/events")
     with pytest.raises(InvalidArgumentError, match=r"called like the table events must be of that table, .*other"):
         zb.refresh_index("events")
-    assert zb.sql(f"SELECT * FROM events WHERE {condition}").count() == 1
+    of_table = zb.sql(f"SELECT * FROM events WHERE {condition}")
+    assert "Relation spark_catalog.default.events[" in optimized_plan(of_table)
+    assert of_table.count() == 1
 
 
 def test_a_table_is_its_folder_and_a_partition_elsewhere_is_named(any_spark, table, tmp_path):

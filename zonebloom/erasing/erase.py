@@ -92,6 +92,7 @@ def erase(
 
 def _opened(source: Any, index: Any, storage_options: Mapping[str, str] | None) -> Index:
     opened = source if isinstance(source, Index) else _opened_by(source, index, storage_options)
+    opened.newest()  # refuses an index that is of another data set by now
     described = opened.view().snapshot.manifest.dataset
     is_named = index is None and opened is not source
     if not is_named and not is_described(described, opened.store, data := opened.data.pin()):

@@ -132,6 +132,7 @@ class Index(IndexReader):
         from zonebloom.indexing.optimize import optimize  # noqa: PLC0415 - a plain search does without
         from zonebloom.storage.commit import newest  # noqa: PLC0415 - as above
 
+        self.newest()  # refuses an index of another data set before anything is changed
         store = self._snapshot.store
         done = optimize(store, newest(store))
         self._move_to(done.version)
@@ -160,11 +161,12 @@ class Index(IndexReader):
 
     def _dataset_of(self, snapshot: Snapshot) -> Dataset:
         """The data set by another version of the index; raises as `newest`."""
-        now = snapshot.manifest.dataset
-        if names_in(now) == names_in(self._snapshot.manifest.dataset):
+        then, now = self._snapshot.manifest.dataset, snapshot.manifest.dataset
+        if names_in(now) == names_in(then):
             return self.data
         dataset = dataset_from_json(now, snapshot.store)
-        if not are_same(places_of_data(dataset), places_of_data(self.data.pin())):
+        own = dataset_from_json(then, snapshot.store) if self._given is None else self._given.pin()
+        if not are_same(places_of_data(dataset), places_of_data(own)):
             raise ConcurrentCommitError(
                 f"{self.location} must stay the index of {name_of_data(self.data)}",
                 got=f"one of {name_of_data(dataset)} now",
@@ -293,6 +295,7 @@ class Index(IndexReader):
         """
         from zonebloom.indexing.versions import restore  # noqa: PLC0415 - a plain search does without
 
+        self.newest()  # as in optimize
         self._move_to(restore(self._snapshot.store, version).version)
         return self.version
 

@@ -41,6 +41,7 @@ from zonebloom.predicates.operands import (
     operand_of,
     result_type,
     to_kernel,
+    without_decimals_beside_floats,
 )
 from zonebloom.predicates.sql_writer import as_sql
 from zonebloom.predicates.terms import LiteralTerm
@@ -78,9 +79,8 @@ def leaf_expression(leaf: Predicate, schema: pa.Schema) -> pc.Expression:
         left = operand_of(leaf.left, schema)
         if isinstance(leaf.right, LiteralTerm):
             return _compare(left, leaf.operator, leaf.right.value)
-        return checked(
-            ORDERS[leaf.operator](left.expression, operand_of(leaf.right, schema).expression), schema, as_sql(leaf)
-        )
+        left, right = without_decimals_beside_floats([left, operand_of(leaf.right, schema)])
+        return checked(ORDERS[leaf.operator](left.expression, right.expression), schema, as_sql(leaf))
     if isinstance(leaf, Like):
         return _like(leaf, schema)
     if isinstance(leaf, Condition):

@@ -106,7 +106,7 @@ def operand_of(term: Term, schema: pa.Schema) -> Operand:
 
 def _arguments(terms: tuple[Term, ...], schema: pa.Schema) -> list[Operand]:
     """The arguments of a call. Beside decimals pyarrow takes no null type and no integer literal, 21 no others."""
-    operands = [operand_of(term, schema) for term in terms]
+    operands = without_decimals_beside_floats([operand_of(term, schema) for term in terms])
     if len(terms) == 1 or not any(map(_is_scaled, operands)):
         return operands
     has_decimals = any(pa.types.is_decimal(operand.type) for operand in operands)
@@ -124,6 +124,25 @@ def _arguments(terms: tuple[Term, ...], schema: pa.Schema) -> list[Operand]:
         replace(operand, expression=operand.expression.cast(common)) if _is_scaled(operand) else operand
         for operand in typed
     ]
+
+
+def without_decimals_beside_floats(operands: list[Operand]) -> list[Operand]:
+    """`operands` with decimals as the nearest floats, if some are floats."""
+    floats = [operand.type for operand in operands if pa.types.is_floating(operand.type)]
+    if not floats:
+        return operands
+    wanted = _kernel_type(max(floats, key=lambda kind: kind.bit_width))
+    return [
+        replace(operand, expression=_as_float(operand, wanted), type=wanted)
+        if pa.types.is_decimal(operand.type)
+        else operand
+        for operand in operands
+    ]
+
+
+def _as_float(operand: Operand, wanted: pa.DataType) -> pc.Expression:
+    """Decimals as the nearest floats, by their texts: pyarrow 26 has 99.99000000000001 for 99.99."""
+    return operand.expression.cast(pa.string()).cast(wanted)
 
 
 def _is_scaled(operand: Operand) -> bool:
@@ -158,6 +177,8 @@ def _cast(term: CastTerm, child: Operand) -> pc.Expression:
     if isinstance(child.type, pa.UuidType) and not isinstance(term.type, pa.UuidType):
         raise PredicateError("a UUID must be compared with a UUID's text, uncast", got=term_sql(term))
     source = child.expression
+    if pa.types.is_decimal(child.type) and pa.types.is_floating(term.type):
+        return _as_float(child, term.type)
     if is_text(child.type) and pa.types.is_integer(term.type):
         source = pc.replace_substring_regex(source, "[xX]", "?")  # 0xff would be -1
     elif pa.types.is_decimal(term.type) and (is_text(child.type) or pa.types.is_integer(child.type)):

@@ -27,6 +27,7 @@ from zonebloom.engines.spark.scan.catalog_table import folder_of_table
 from zonebloom.engines.spark.scan.seen_files import seen_paths
 from zonebloom.formats import Dataset, ParquetDataset, open_dataset
 from zonebloom.formats.detect import has_log_at
+from zonebloom.formats.identity import are_same
 from zonebloom.formats.lance import LanceDataset
 from zonebloom.formats.table_folders import table_kind
 from zonebloom.ground.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, ZoneBloomError
@@ -116,14 +117,18 @@ class Catalog:
         place = None if _is_path(given) else self.index_called(given)
         if place is None or source is given:
             return place or source, None
+        self.check_called(given, place, open_dataset(self.data_set_of(source)[0], self.storage_options).location)
+        return source, place
+
+    def check_called(self, table: str, place: str, location: str) -> None:
+        """Raise as `resolved`, unless the index at `place` is of the `location` of the table."""
         of_index = open_index(place, storage_options=self.storage_options).data.location
-        if open_dataset(self.data_set_of(source)[0], self.storage_options).location != of_index:
+        if not are_same([of_index], [location]):
             raise InvalidArgumentError(
-                f"an index in the system path that is called like the table {given} must be of that table",
+                f"an index in the system path that is called like the table {table} must be of that table",
                 got=f"one of {of_index}",
                 do=f"pass index= with the place of the table's index, or {place} for this index",
             )
-        return source, place
 
     def to_build(self, given: Any, index: Place = None) -> tuple[Any, str | None]:
         """As `resolved`, with what the library can open in place of a DataFrame or a name.

@@ -151,6 +151,8 @@ def _scan(
             index = None if field else catalog.index_called(reference.name)
             if index is not None or catalog.has_index(source):
                 lake = lake_of(catalog, source, index)
+                if index is not None:
+                    catalog.check_called(reference.name, index, lake.index.data.location)
                 lake.resolve = None  # it is used for this query only
                 return Scan(source, lake)
         return None if field else _view(catalog, reference.name, source)

@@ -66,10 +66,10 @@ def lake_of(
     lake = Lake(spark, first, reader, method, table, frame)
     if frame is not None:
         _check_frame(frame, lake, is_scan=is_scan)
-        if table is not None:
-            lake.resolve = lambda: lake_of(catalog, spark.table(table.name), place, method=method)
-        elif isinstance(path, str):
+        if isinstance(path, str):
             lake.resolve = lambda: lake_of(catalog, path, index, method=method)
+        elif table is not None:
+            lake.resolve = lambda: lake_of(catalog, spark.table(table.name), index, method=method)
     if columns is None:
         return lake
     _leave_out_unread(lake)
