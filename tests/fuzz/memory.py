@@ -143,7 +143,7 @@ class MemoryStore:
         entries = sorted(item for item in self.objects.present.items() if item[0].startswith(f"{folder}/"))
         return {path: Fingerprint(len(data), int(at * 1e9)) for path, (data, at) in entries}
 
-    def prune(self) -> None: ...
+    def prune(self, folders: object) -> None: ...
 
     @contextlib.contextmanager
     def writing(self, path: str) -> Iterator[_NewFile]:

@@ -155,6 +155,14 @@ def test_an_index_around_its_data_set_has_no_files_in_it(make_lake, tmp_path, na
     zb.build_index(lake.root, "user_id", index=tmp_path / "index")
 
 
+def test_an_index_that_is_deleted_takes_no_folder_of_others_with_it(make_lake, tmp_path):
+    place, lake = tmp_path / "shared", make_lake(name="lake")
+    (place / "empty" / "too").mkdir(parents=True)
+    zb.build_index(lake.root, "user_id", index=place)
+    zb.delete_index(place)
+    assert [path.name for path in sorted(place.rglob("*"))] == ["empty", "too"]
+
+
 def test_a_relative_path_is_as_good(flat_lake, monkeypatch):
     monkeypatch.chdir(flat_lake.root.parent)
     zb.build_index("lake", "user_id")

@@ -254,5 +254,5 @@ def delete_index(store: Store, *, dry_run: bool = False) -> Removal:
     if order and not dry_run:
         for path in order:
             store.delete(path)
-        store.prune()
+        store.prune(FOLDERS)
     return Removal(store.location, len(order), dry_run)

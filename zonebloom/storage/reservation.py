@@ -40,7 +40,7 @@ def reserved_ids(store: Store, next_fragment_id: int, count: int) -> Iterator[in
         with suppress(StorageError):  # the caller's error is raised
             if not list_versions(store):
                 delete_all(store, [_path(first)])
-                store.prune()
+                store.prune(["ids"])
         raise
 
 

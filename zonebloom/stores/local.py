@@ -160,9 +160,10 @@ class LocalStore:
                         fingerprints[name if below == "." else f"{below}/{name}"] = fingerprint_of(status)
         return dict(sorted(fingerprints.items()))
 
-    def prune(self) -> None:
-        """Remove empty folders, and the root if it is empty."""
-        for place, _, _ in os.walk(self.root, topdown=False):
+    def prune(self, folders: Iterable[str]) -> None:
+        """Remove the empty ones of `folders` and of those below them, and the root if it is empty."""
+        below = (place for folder in folders for place, _, _ in os.walk(self.root / folder, topdown=False))
+        for place in (*below, str(self.root)):
             with contextlib.suppress(OSError):
                 os.rmdir(place)  # noqa: PTH106 - a plain string
 

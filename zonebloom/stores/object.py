@@ -249,7 +249,7 @@ class ObjectStore:
         """True."""
         return True
 
-    def prune(self) -> None:
+    def prune(self, folders: Iterable[str]) -> None:
         """Do nothing: there are no folders."""
 
     @contextlib.contextmanager

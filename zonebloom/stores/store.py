@@ -191,8 +191,8 @@ class Store(Located, Protocol):
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def prune(self) -> None:
-        """Remove folders that hold nothing, and the root if it is one of them."""
+    def prune(self, folders: Iterable[str]) -> None:
+        """Remove those of `folders`, and below, that hold nothing, and the root if it holds nothing then."""
 
     def writing(self, path: str) -> AbstractContextManager[NewFile]:
         """A new object at `path`, which must be unique; nothing stays there if the block raises."""
