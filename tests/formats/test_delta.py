@@ -130,15 +130,26 @@ def test_another_partitioning_of_the_same_table(tmp_path):
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_column_whose_name_has_a_dot_is_not_the_leaf_that_was_written_so(tmp_path):
-    write_deltalake(tmp_path, pa.table({"p": [1, 2], "a": [{"b": 7}, {"b": 8}]}), partition_by="p")
-    index = build(tmp_path, "a.b")
+PATHS_OF_ONE_TEXT = {
+    "a.b": ({"a": {"b": 7}}, {"a.b": 7}),
+    "a.b.c": ({"a": {"b": {"c": 7}}}, {"a": {"b.c": 7}}),
+    "a.b.c of a.b": ({"a": {"b.c": 7}}, {"a.b": {"c": 7}}),
+    "a.`b`": ({"a": {"`b`": 7}}, {"a.`b`": 7}),
+}
+"""By name: a row whose leaf is written so, and a row of another column that is written so too."""
+
+
+@pytest.mark.parametrize("name", PATHS_OF_ONE_TEXT)
+def test_a_column_is_not_another_that_is_written_so(tmp_path, name):
+    name, (row, other) = name.split(" ")[0], PATHS_OF_ONE_TEXT[name]
+    write_deltalake(tmp_path, pa.Table.from_pylist([{"p": 1, **row}, {"p": 2, **row}]), partition_by="p")
+    index = build(tmp_path, name)
     how = {"mode": "overwrite", "schema_mode": "overwrite", "predicate": "p = 1"}
-    write_deltalake(tmp_path, pa.table({"p": [1], "a.b": [7]}), partition_by="p", **how)
+    write_deltalake(tmp_path, pa.Table.from_pylist([{"p": 1, **other}]), partition_by="p", **how)
     for refresh in (False, True):
         if refresh:
             index.refresh()
-        assert index.to_table(zb.col("a.b").is_null()).to_pylist() == [{"p": 2, "a.b": None}]
+        assert index.to_table(zb.col(name).is_null()).column("p").to_pylist() == [2]
 
 
 def test_an_added_column_is_null_where_it_is_missing_and_known_before_a_refresh(root):

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
+from zonebloom.bloom.hashing import column_path
+from zonebloom.ground.errors import ColumnNotFoundError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.store import Located, Traffic
 from zonebloom.stores.stored_file import ByteRange
@@ -39,9 +41,9 @@ class Declared:
 
 
 def column_id(name: str, declared: Declared | None) -> str:
-    """What a column is below its name: its id, empty if the table has no such column; the name without ids.
+    """What a column is below its name: its id, empty if the table has no such column; without ids its path.
 
-    A column whose name has a dot has another id than the leaf that is written so.
+    A name of the path that has a dot is quoted: column ``a.b`` is not the leaf ``b`` of ``a``.
 
     If this id and the file's fingerprint stay the same, the zones of the column stay right. Nothing else in a table's
     description may change the values of a file.
@@ -52,7 +54,11 @@ def column_id(name: str, declared: Declared | None) -> str:
         return name
     if declared.column_ids:
         return declared.column_ids.get(name, "")
-    return f"`{name}`" if "." in name and name in declared.schema.names else name
+    try:
+        path = column_path(declared.schema, name)
+    except ColumnNotFoundError:
+        return ""
+    return ".".join("`{}`".format(part.replace("`", "``")) if {".", "`"} & set(part) else part for part in path)
 
 
 class OpenedFile(Protocol):
