@@ -47,11 +47,6 @@ def written_root(location: str, index_location: str) -> str:
     return _BESIDE if index_location == places_of(location)[0] else location
 
 
-def is_relative(written: str) -> bool:
-    """Whether a version file names its data set by the place of the index."""
-    return written in (_INSIDE, _BESIDE)
-
-
 def root_of(written: str, index_location: str) -> str:
     """The location that `written_root` wrote, for an index that is at `index_location` now.
 

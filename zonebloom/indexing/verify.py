@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,6 @@ from zonebloom.storage.options import has_bloom
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
 _PROBES, _PROBES_PER_ZONE = 1 << 16, 1 << 10
 """Absent hashes that are looked for in the filters of a file, and in each filter at least."""

@@ -112,11 +112,6 @@ class ZoneTable(BlockFilters):
         """Bytes of all filters together."""
         return sum(int(chunk.num_blocks.sum()) * BLOCK_BYTES for chunk in self._chunks)
 
-    @property
-    def num_rows_covered(self) -> int:
-        """Rows that the zones span, over all fragments."""
-        return int(self.positions.zone_lengths.sum())
-
     def blocks(self, zone: int) -> NDArray[np.uint32]:
         """The filter of zone number `zone`, shape `(num_blocks, 8)`, read-only."""
         chunk, number = self._chunk_of(zone)
