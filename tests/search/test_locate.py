@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 import zonebloom as zb
 from tests.conftest import flip
 from tests.lives import assert_every_row_is_found, lake_of, rows_of, write
-from zonebloom.errors import DataFileError
+from zonebloom.errors import DataFileError, PredicateError
 from zonebloom.storage.locator.reader import LocatorSegment
 
 ROWS_PER_ZONE = 10
@@ -267,6 +268,16 @@ def test_a_key_beyond_the_type_of_the_index_may_be_in_files_that_have_no_zones(t
         except DataFileError as error:
             assert "must convert to the data set's type" in str(error)  # noqa: PT017 - either is right
         index.refresh(mode)
+
+
+def test_keys_of_a_column_that_has_become_a_struct_are_refused(tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"x": [1, 7]}))
+    index = zb.build_index(tmp_path / "t", "x")
+    structs = pa.table({"x": [{"y": 7}]})
+    write_deltalake(tmp_path / "t", structs, mode="overwrite", schema_mode="overwrite")
+    for keys in ([7], [None], []):
+        with pytest.raises(PredicateError, match="x must hold plain values to be compared with keys, got struct<y"):
+            index.locate("x", keys, exact=True)
 
 
 def test_memory_for_many_keys_does_not_grow_with_the_new_files(tmp_path):

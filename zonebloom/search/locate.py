@@ -19,6 +19,7 @@ from zonebloom.bloom import hashing
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.ground.arrow import from_numpy
+from zonebloom.ground.errors import PredicateError
 from zonebloom.search.exists import Keys, comparable, comparable_keys
 from zonebloom.search.probed_column import ProbedColumn
 from zonebloom.search.query import Query
@@ -86,7 +87,7 @@ def locate(view: View, column: str, keys: Keys | Any, *, exact: bool) -> pa.Tabl
     ColumnNotFoundError
         The column is not indexed.
     PredicateError
-        `keys` is not a collection, or a key cannot be compared with the column.
+        `keys` is not a collection, or a key cannot be compared with the column, such as a struct in newer files.
 
     Spec: specs/locator.md#locate
     """
@@ -137,7 +138,10 @@ def _search(view: View, keys: Keys) -> SearchResult:
 def _rows(view: View, given: Keys) -> pa.Table:
     """Each row that equals a key, in order of key, path and row; a key without rows has one line of nulls."""
     column = given.column
-    slots, values = comparable_keys(given.given, view.column_type(column))  # a table may have a wider type
+    kind = view.column_type(column)  # a table may have a wider type than the index
+    if pa.types.is_nested(kind):
+        raise PredicateError(f"column {column} must hold plain values to be compared with keys", got=kind)
+    slots, values = comparable_keys(given.given, kind)
     distinct = values.unique()
     order = np.argsort(numbers := pc.index_in(values, distinct).to_numpy(), kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(len(distinct) + 1))
