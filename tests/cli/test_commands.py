@@ -130,6 +130,16 @@ def test_dry_runs_write_nothing(flat_lake, run):
     assert state() == before
 
 
+def test_a_dry_run_of_a_build_into_the_index_of_another_data_set_is_refused_as_the_build_is(flat_lake, tmp_path, run):
+    zb.build_index(flat_lake.root, "user_id")
+    pq.write_table(pa.table({"user_id": ["x"]}), tmp_path / "other.parquet")
+    index = zb.open_index(flat_lake.root).location
+    for more in ((), ("--dry-run",)):
+        refused = run("build", tmp_path / "other.parquet", "-c", "user_id", "--index", index, *more)
+        assert refused.code == 2
+        assert f"or none yet, got that of {flat_lake.root}; name another by --index" in " ".join(refused.err.split())
+
+
 # --- how it ends ------------------------------------------------------------------------------------------------------
 
 

@@ -64,11 +64,13 @@ def build(
 
 def _say_what_a_build_does(path: str, index: str | None) -> None:
     from zonebloom.formats import open_dataset  # noqa: PLC0415 - as above
-    from zonebloom.indexing.create import index_store  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.indexing.create import current_of, index_store  # noqa: PLC0415 - `--help` must not load Arrow
 
     dataset = open_dataset(path, options.storage_options()).pin()
     num_bytes = [int(listed[0]) for listed in dataset.list().values()]
-    place = index_store(dataset, index, options.storage_options()).location
+    store = index_store(dataset, index, options.storage_options())
+    current_of(dataset, store)  # refuses the index of another data set
+    place = store.location
     document = {"index": place, "num_files": len(num_bytes), "data_bytes": sum(num_bytes), "is_dry_run": True}
     say(document, f"would read {counted(len(num_bytes), 'file')} of {sum(num_bytes):,} bytes, and write {place}")
 

@@ -64,13 +64,7 @@ def build(
         raise InvalidArgumentError("columns must be one or more different names", got=f"{columns!r}")
     if adopt is not None:
         work = replace(work, runner=_adopting(runner_for(dataset, work), adopt, dataset, options.kind))
-    base = _current(store)
-    if base.manifest.dataset and not is_described(base.manifest.dataset, store, dataset):
-        raise IndexExistsError(
-            f"{store.location} must be the index of {name_of_data(dataset)}, or none yet",
-            got=f"that of {name_of_data(dataset_from_json(base.manifest.dataset, store))}",
-            do=Words.MOVED_OR_DELETE,
-        )
+    base = current_of(dataset, store)
     if not overwrite and _is_resumed(base, names, options):
         wanted = {entry.name: entry.options for entry in base.manifest.columns}
         plan = plan_refresh(base, dataset, "incremental", Scope(), wanted, is_resumed=True)
@@ -166,15 +160,28 @@ def _check_beside(data: str, index: str) -> None:
         )
 
 
-def _current(store: Store) -> Snapshot:
-    """The current version; an empty version if no version is readable."""
+def current_of(dataset: DatasetSnapshot, store: Store) -> Snapshot:
+    """The current version of the index of `dataset` in `store`; an empty version if no version is readable.
+
+    Raises
+    ------
+    IndexExistsError
+        The index is of another data set.
+    """
     numbers = list_versions(store)
     if not numbers:
         return Snapshot(store, NO_VERSION)
     try:
-        return load_trusted(store)[0]
+        current = load_trusted(store)[0]
     except CorruptIndexError:
         return Snapshot(store, replace(NO_VERSION, version=numbers[-1]))
+    if not is_described(described := current.manifest.dataset, store, dataset):
+        raise IndexExistsError(
+            f"{store.location} must be the index of {name_of_data(dataset)}, or none yet",
+            got=f"that of {name_of_data(dataset_from_json(described, store))}",
+            do=Words.MOVED_OR_DELETE,
+        )
+    return current
 
 
 def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, column: str, *, check: bool) -> None:
@@ -183,7 +190,7 @@ def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, colum
         raise InvalidArgumentError(
             "an import must be of a ZoneTable and the name of a column", got=f"{type(zones).__name__}, {column!r:.80}"
         )
-    base = _current(store)
+    base = current_of(dataset, store)
     if base.manifest.version:
         raise IndexExistsError(
             "there must be no index yet to import one",
