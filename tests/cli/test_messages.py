@@ -71,7 +71,11 @@ COMMANDS = [
     ("buidl {}/lake", 2, "No such command 'buidl'"),
     ("scan {}/lake -w amount=5 --columns amuont", 2, "did you mean amount"),
     ("scan {}/lake -w amount=5 -o {}/out.txt", 2, "/out.txt does not end in .csv or .arrow or .parquet"),
-    ("scan {}/lake -w amount=5 -o {}/no/x.arrow", 1, "cannot write {}/no/x.arrow: No such file or directory\n"),
+    (
+        "scan {}/lake -w amount=5 -o {}/no/x.arrow",
+        2,
+        "be in a folder that exists, got {}/no/x.arrow; make the folder\n",
+    ),
     ("exists {}/lake -c userid --values /dev/null", 2, "did you mean user_id"),
     ("restore {}/lake 9", 2, "no version 9 is kept; versions: 1"),
     ("exists {}/lake -c user_id --values /nowhere", 2, "--values /nowhere cannot be read: No such file"),

@@ -208,9 +208,10 @@ def test_what_a_lake_says_is_text_in_the_page(tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_written_is_named(flat_lake: Lake, tmp_path: Path) -> None:
     index = zb.build_index(flat_lake.root, "user_id")
     (tmp_path / "folder.html").mkdir()
-    for path in (tmp_path / "folder.html", tmp_path / "none/report.html"):
-        with pytest.raises(StorageError, match=f"cannot write {path}: "):
-            index.report(path, overwrite=True)
+    with pytest.raises(StorageError, match=f"cannot write {tmp_path}/folder.html: "):
+        index.report(tmp_path / "folder.html", overwrite=True)
+    with pytest.raises(InvalidArgumentError, match=f"in a folder that exists, got {tmp_path}/none/report.html; make"):
+        index.report(tmp_path / "none/report.html")
 
 
 def test_it_replaces_nothing_and_lies_in_no_data_set(flat_lake: Lake, tmp_path: Path) -> None:

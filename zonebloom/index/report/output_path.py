@@ -27,7 +27,8 @@ def check_output(
     Raises
     ------
     InvalidArgumentError
-        It has another ending, would be data of the data set or part of the index, or exists and is not to be replaced.
+        It has another ending, no folder, or would be data of the data set or part of the index; or it exists and is
+        not to be replaced.
     """
     wanted = Path(path)
     if wanted.suffix not in endings:
@@ -41,6 +42,8 @@ def check_output(
         raise InvalidArgumentError(
             f"{option} {wanted} is in the data set or in its index", do="name a file in another folder"
         )
+    if not os.path.isdir(wanted.parent):  # noqa: PTH112 - as above
+        raise InvalidArgumentError(f"{option} must be in a folder that exists", got=wanted, do="make the folder")
     if os.path.exists(wanted) and not overwrite:  # noqa: PTH110 - as above; the write has it
         raise InvalidArgumentError(
             f"{option} {wanted} exists already", do=f"name another file, or add {Words.OVERWRITE}"
