@@ -202,12 +202,7 @@ def test_what_cannot_be_erased_is_refused_before_any_change(flat_lake, tmp_path)
         (flat_lake.root, ["x"], tmp_path / "r.txt", "^record .* does not end in .json"),
         (flat_lake.root, ["x"], flat_lake.root / "r.json", "^record .* is in the data set"),
         (flat_lake.root, ["x"], tmp_path / "old.json", "exists already; name another file"),
-        (
-            flat_lake.root,
-            ["x"],
-            tmp_path / "no" / "r.json",
-            "^record must be in a folder that exists, got .*/no/",
-        ),
+        (flat_lake.root, ["x"], tmp_path / "no" / "r.json", "^record must be in a folder that exists, got .*/no/"),
         (files, ["x"], None, "got a list; of a list of files give the folder of its index"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):

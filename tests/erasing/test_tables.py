@@ -232,21 +232,26 @@ def test_a_table_that_shares_its_files_is_refused(tmp_path, catalog):
     assert clone.refresh().scan().to_arrow().num_rows == table.scan().to_arrow().num_rows == 100
 
 
-@pytest.mark.parametrize("is_inside", [False, True])
-def test_a_file_of_others_that_was_added_stays_and_is_told(tmp_path, catalog, is_inside):
+@pytest.mark.parametrize("where", ["elsewhere", "in a folder of its properties", "in its folder"])
+def test_a_file_of_others_that_was_added_stays_and_is_told(tmp_path, catalog, where):
     """Its folder may be read by itself, or be of another table, too, which has the same `write.data.path`."""
-    lake = tmp_path / "lake" / "a.parquet"
-    lake.parent.mkdir()
-    pq.write_table(rows(0, 100).select(["text", "x"]), lake)
-    shared = {"write.data.path": lake.parent.as_uri()} if is_inside else {}
-    table = catalog.create_table("db.t", pq.read_schema(lake), properties=shared)
+    columns = rows(0, 100).select(["text", "x"])
+    shared = {"write.data.path": (tmp_path / "lake").as_uri()} if where == "in a folder of its properties" else {}
+    table = catalog.create_table("db.t", columns.schema, properties=shared)
+    lake = (place_of(table) if where == "in its folder" else tmp_path) / "lake" / "a.parquet"
+    lake.parent.mkdir(parents=True)
+    pq.write_table(columns, lake)
     table.add_files([str(lake)])
     zb.build_index(table, "text", rows_per_zone=10, index=tmp_path / "index")
     done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
     assert sorted(table.refresh().scan().to_arrow()["x"].to_pylist()) == sorted({*range(100)} - {7})
     assert pq.read_table(lake)["x"].to_pylist() == [*range(100)]
-    why = "of a table with a name mapping" if is_inside else "outside of the table's folder"
+    why = "outside of the table's folder" if where == "elsewhere" else "of a table with a name mapping"
     assert [holder.partition(f": {why}")[0] for holder in done.still_held] == [str(lake)]
+    (lake.parent / "b.parquet").write_bytes(lake.read_bytes())
+    others = [] if where == "elsewhere" else [str(lake), str(lake.with_name("b.parquet"))]
+    held = zb.erase(table, "text", ["nobody"], index=tmp_path / "index").still_held  # not less than the record before
+    assert [holder.partition(": the table does not name it")[0] for holder in held] == others
 
 
 def test_a_file_that_snapshots_spell_in_two_ways_stays(tmp_path, catalog):

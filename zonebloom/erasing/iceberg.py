@@ -92,9 +92,7 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
         former = sorted(
             {path for paths in journal.all("unnamed") for path in paths if plain_location(path) not in places}
         )
-        folders = tuple(
-            f"{plain_location(folder)}/" for folder in (location, *map(table.properties.get, _FOLDERS)) if folder
-        )
+        folders = tuple(f"{folder}/" for folder in _folders(table))
         others = {path: why for path in former if (why := _owner(path, table, folders)) is not None}
         for path in (path for path in former if path not in others):
             folder, _, name = plain_location(path).rpartition("/")
@@ -103,35 +101,46 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
             with suppress(FileNotFoundError):
                 table.io.delete(path)
             journal.add("removed", [path])
-    current = table.metadata.current_snapshot_id
+    kept = {path: why for path, why in others.items() if table.io.new_input(path).exists()}
     holders = [
         f"{path}: {why}, as a file of others that was added; remove it if nobody else reads it"
-        for path, why in others.items()
-        if table.io.new_input(path).exists()
+        for path, why in kept.items()
     ]
-    holders += [
-        f"{ref.snapshot_ref_type.value} {name} of {location}: snapshot {ref.snapshot_id}; erase from it, or drop it"
-        for name, ref in table.metadata.refs.items()
-        if ref.snapshot_id != current
-    ]
-    holders += [
-        f"snapshot {number} of {location}, staged by wap.id {name}: publish or expire it, and erase again"
-        for number, name in _staged(table).items()
-    ]
+    journal.add("holders", [*holders, *_old_snapshots(table), *_unnamed(table, {*named, *kept})])
+
+
+def _old_snapshots(table: Table) -> Iterator[str]:
+    """Snapshots beside the current one, and names of removed files in manifests, with least and greatest values."""
+    location, current = table.location(), table.metadata.current_snapshot_id
+    for name, ref in table.metadata.refs.items():
+        if ref.snapshot_id != current:
+            kind = ref.snapshot_ref_type.value
+            yield f"{kind} {name} of {location}: snapshot {ref.snapshot_id}; erase from it, or drop it"
+    for number, name in _staged(table).items():
+        yield f"snapshot {number} of {location}, staged by wap.id {name}: publish or expire it, and erase again"
     manifests = (manifest for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io))
     if any(manifest.deleted_files_count != 0 for manifest in manifests):  # format 1: a null counts as some
-        holders.append(
+        yield (
             f"{location}/metadata: names of removed files, with least and greatest values; rewrite its manifests, and "
             "erase again"
         )
-    plain = plain_location(location)
-    if is_url(plain):
-        holders.append(f"{location}: files that no snapshot names were not looked for; run remove_orphan_files")
-        holders.append(f"{location}: old versions of removed files, if the bucket retains versions")
-    else:
-        names = {relative_path(path, location) for path in named}
-        holders += unnamed(plain, open_store(plain, None).files(""), names)
-    journal.add("holders", holders)
+
+
+def _unnamed(table: Table, named: set[str]) -> Iterator[str]:
+    """Files in the folders of the table that are not `named`; earlier erasures may have kept them."""
+    for folder in _folders(table):
+        if is_url(folder):
+            yield f"{folder}: files that no snapshot names were not looked for; run remove_orphan_files"
+            yield f"{folder}: old versions of removed files, if the bucket retains versions"
+        else:
+            names = {relative_path(path, folder) for path in named}
+            yield from unnamed(folder, open_store(folder, None).files(""), names)
+
+
+def _folders(table: Table) -> list[str]:
+    """The folder of the table, and those that its properties name."""
+    named = (table.location(), *map(table.properties.get, _FOLDERS))
+    return list(dict.fromkeys(plain_location(folder) for folder in named if folder))
 
 
 def _naming_paths(table: Table, column: str) -> Iterator[str]:
