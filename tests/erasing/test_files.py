@@ -408,6 +408,27 @@ def test_a_record_names_the_file_and_its_journal_goes_on_for_this_file_alone(tmp
     assert zb.erase(both, "k", [7]).dataset == f"{first}, {second}"
 
 
+def test_an_erasure_goes_on_by_another_name_of_its_folder(tmp_path, meanwhile):
+    """By a link, and after a move if a link has the old name."""
+    (tmp_path / "old").mkdir()
+    indexed(tmp_path / "old", [1, 7], [7, 8], [7, 9])
+    (tmp_path / "link").symlink_to("old")
+    record = tmp_path / "r.json"
+    for name in ("old", "link"):
+        meanwhile(files, "_note_replaced", interrupt, is_after=True)
+        with pytest.raises(KeyboardInterrupt):
+            zb.erase(tmp_path / name / "lake", "k", [7], record=record)
+    (tmp_path / "old").rename(tmp_path / "new")
+    told = (
+        f"got another dataset; give the values and the path of the first call, {tmp_path}/old/lake; .* put a link there"
+    )
+    with pytest.raises(InvalidArgumentError, match=told):
+        zb.erase(tmp_path / "new" / "lake", "k", [7], record=record)
+    (tmp_path / "old").symlink_to("new")
+    done = zb.erase(tmp_path / "new" / "lake", "k", [7], record=record)
+    assert (done.num_rows_erased, done.num_rows_left, done.dataset) == (3, 0, f"{tmp_path}/old/lake")
+
+
 def test_rows_are_not_erased_by_the_index_of_another_data_set(tmp_path):
     """Its refresh would make it an index of this one."""
     (tmp_path / "other").mkdir()

@@ -139,7 +139,7 @@ def erase_by(
         check_output(record, pinned, index.location, endings=(".json",), overwrite=True, option=Words.RECORD)
     listed = "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
     request = {
-        "dataset": ", ".join(places_of_data(index.data)),
+        "dataset": places_of_data(index.data),
         "column": column,
         "values_sha256": hashlib.sha256(listed).hexdigest(),
         "num_values": len(texts),
@@ -207,7 +207,7 @@ def _erasure(
     files = left if is_dry_run else list(_files(journal, left))
     after = _table_version(index.view())
     return Erasure(
-        dataset=request["dataset"],
+        dataset=", ".join(request["dataset"]),
         kind=kind,
         column=request["column"],
         num_values=request["num_values"],

@@ -12,15 +12,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from zonebloom.formats.identity import are_same
 from zonebloom.ground.errors import ConcurrentCommitError, InvalidArgumentError, StorageError, Words
 from zonebloom.storage.json_fields import Shape, array, mapping, record, text
 from zonebloom.stores.local_file import is_locked
 from zonebloom.stores.output_file import written_whole
 
-_SAME = ("dataset", "column", "values_sha256")
-"""The fields in which a request must equal the one that it continues."""
+_SAME = {"dataset": (array(text()), are_same), "column": (text(), str.__eq__), "values_sha256": (text(), str.__eq__)}
+"""The fields in which a request must equal the one that it continues: their shapes, and what is equal."""
 _STEPS = array(mapping(lambda content: content))
-_BEGUN: Shape[dict[str, Any]] = record(dict, request=record(dict, **dict.fromkeys(_SAME, text())))
+_BEGUN: Shape[dict[str, Any]] = record(dict, request=record(dict, **{name: of for name, (of, _) in _SAME.items()}))
 _ESCAPED = "backslashreplace"
 """For names of folders that are not UTF-8: JSON has the same escapes."""
 
@@ -72,12 +73,13 @@ class Journal:
         if not self._steps:  # written with the first step, so a request that is refused leaves no file
             self._steps.append({"request": {**request, "started_at": now()}})
         begun = self.last("request")
-        differing = [name for name in _SAME if begun[name] != request[name]]
+        differing = [name for name, (_, is_same) in _SAME.items() if not is_same(begun[name], request[name])]
         if differing:
             raise InvalidArgumentError(
                 f"{self._part} must be of the same erasure to go on",
                 got=f"another {differing[0]}",
-                do="give the values and the path of the first call, or name another record",
+                do=f"give the values and the path of the first call, {', '.join(begun['dataset'])}; if the data set "
+                "moved, put a link there, or name another record, which counts the rows that are left",
             )
 
     @staticmethod
