@@ -104,7 +104,8 @@ def test_an_index_whose_data_set_moved_is_of_the_new_place_after_a_refresh(lake,
 def test_an_opened_index_does_not_follow_its_index_to_another_data_set(lake, index, tmp_path):
     held = zb.open_index(index.location)
     zb.open_index(index.location, dataset=shutil.copytree(lake.root, tmp_path / "copy")).refresh()
-    for change in (held.refresh, held.optimize, lambda: held.restore(1), lambda: zb.erase(held, "user_id", ["no"])):
+    erased, vacuumed = lambda: zb.erase(held, "user_id", ["no"]), lambda: held.vacuum(older_than=0)
+    for change in (held.refresh, held.optimize, lambda: held.restore(1), erased, vacuumed):
         with pytest.raises(ConcurrentCommitError, match=f"must stay the index of {lake.root}, got one of .*copy now"):
             change()
     assert (held.data.location, list_versions(held.store)) == (str(lake.root), [1, 2])

@@ -197,6 +197,7 @@ def test_ids_are_not_used_again_after_a_vacuum(index):
     assert sorted(fragment.fragment_id for fragment in index._snapshot.fragments.values()) == [1, 2, 3]
 
 
+@pytest.mark.filterwarnings("ignore:versions.*everything is read whole:RuntimeWarning")
 def test_vacuum_leaves_what_it_does_not_know(index):
     path = index.root / version_path(3)
     whole = path.read_text()

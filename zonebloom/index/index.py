@@ -312,11 +312,14 @@ class Index(IndexReader):
             `older_than` is negative, or not a time.
         CorruptIndexError, UnsupportedFormatError
             The current version cannot be read; nothing was removed.
+        ConcurrentCommitError
+            It is the index of another data set now; nothing was removed.
 
         Design: docs/design/refresh.md#vacuum
         """
         from zonebloom.indexing.versions import vacuum  # noqa: PLC0415 - a plain search does without
 
+        self.newest()  # as in optimize
         return vacuum(self._snapshot.store, older_than=older_than, dry_run=dry_run)
 
     def export_lance(
