@@ -379,6 +379,8 @@ def test_indexes_have_names_in_a_system_path(any_spark, flat_lake, tmp_path):
     with pytest.warns(RuntimeWarning, match=r"index broken at .* cannot be opened: versions/0.*, got JSONDecodeError"):
         rows = {row.name: row.dataset for row in zb.indexes().collect()}
     assert rows == {"broken": None, "devices": str(flat_lake.root)}
+    zb.delete_index("broken")
+    assert [row.name for row in zb.indexes().collect()] == ["devices"]
 
 
 def test_many_zones_are_sliced_by_a_task(any_spark, make_lake, tmp_path):

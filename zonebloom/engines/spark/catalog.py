@@ -31,7 +31,7 @@ from zonebloom.formats.identity import are_same
 from zonebloom.formats.lance import LanceDataset
 from zonebloom.formats.table_folders import table_kind
 from zonebloom.ground.errors import DataFileError, IndexNotFoundError, InvalidArgumentError, ZoneBloomError
-from zonebloom.index.doors import open_index
+from zonebloom.index.doors import delete_index, open_index
 from zonebloom.index.index import Index
 from zonebloom.storage.manifest import list_versions
 from zonebloom.stores.open import open_store
@@ -219,6 +219,13 @@ class Catalog:
         elif place is None:
             place = _place_of(source)
         return open_index(str(place), **options)
+
+    def delete(self, given: Any) -> None:
+        """Remove the index of `given`; that of a path or a name is not opened, so it may be broken."""
+        source, place = self.resolved(given)
+        if not isinstance(source, (str, os.PathLike)):
+            place = self.opened(source, place).location
+        delete_index(place or S3.sub("s3://", os.fspath(source)), storage_options=self.storage_options)
 
     def has_index(self, frame: DataFrame) -> bool:
         """Whether an index lies beside the files of `frame`. The plan of `frame` is not checked."""

@@ -35,7 +35,7 @@ from zonebloom.indexing.optimize import Optimization
 from zonebloom.indexing.plan import Mode, Paths
 from zonebloom.indexing.progress import Progress
 from zonebloom.indexing.refresh import Refresh
-from zonebloom.indexing.versions import Vacuum, delete_index
+from zonebloom.indexing.versions import Vacuum
 from zonebloom.search.explain import explain
 from zonebloom.search.result import SearchResult
 from zonebloom.storage.options import COMMIT_EVERY, Kind
@@ -205,8 +205,11 @@ class ZoneBloom:
         return self.open_index(source).vacuum(older_than=older_than, dry_run=dry_run)
 
     def delete_index(self, source: Source) -> None:
-        """Remove an index with all its versions; the data files stay."""
-        delete_index(self.open_index(source).store)
+        """Remove an index with all its versions, also broken ones if `source` is a place, a path or a name of an index.
+
+        The data files stay.
+        """
+        self._catalog.delete(source)
 
     def restore_index(self, source: Source, version: int) -> int:
         """Make the content of an older version current, as a new version; give the new number."""

@@ -85,7 +85,7 @@ def scanned(frame: DataFrame) -> tuple[list[str], str | None]:
         )
     problem = f"one that is derived by {other}" if other else ""
     if not urls and not problem:
-        problem = "one that reads none, such as a cached table or rows in memory"
+        problem = "one that reads none: an empty table, a cached one, or rows in memory"
         if _has_files_of_rows(frame):
             urls, problem = [row[0] for row in frame.select(_ICEBERG_FILE).distinct().collect()], ""
     if problem:
