@@ -284,6 +284,9 @@ def test_a_name_with_its_table_in_front_is_that_of_spark(spark, tmp_path):
                 bloom.read(frame.alias(name)).where(condition)
         with pytest.raises(PredicateError, match=r"must name columns without their frame or its alias, got"):
             bloom.read(table).where(f.abs(table.id) == 7)
+        for condition in ("b.id = 7", "b.id = 7 AND rand() < 2", f.abs("b.id") == 7):
+            with pytest.raises(PredicateError, match=r"must name columns without their frame or its alias, got"):
+                bloom.read(table.alias("b")).where(condition)
     finally:
         spark.sql("DROP TABLE device")
 

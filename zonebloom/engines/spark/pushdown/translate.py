@@ -255,29 +255,38 @@ def _verified(
     return _unverified(condition, "it is not understood, so that only Spark evaluates it")
 
 
-def _is_same(template: DataFrame, given: str | Column, other: Callable[[], str | Column]) -> bool:
-    """Whether Spark resolves `given` over `template` to what `other` is in rows without the name of a table in front.
+def _is_same(
+    template: DataFrame, given: str | Column, other: Callable[[], str | Column], rows: DataFrame | None = None
+) -> bool:
+    """Whether Spark resolves `given` over `template` to what `other` is in `rows`.
+
+    By default these are rows without the name of a table in front.
 
     In a table that is called like one of its structs, that name and a dot mean the table; in its rows the struct.
     """
     try:
-        return bool(_joined(template, given).sameSemantics(_joined(template.alias(_ROWS), other())))
+        return bool(_joined(template, given).sameSemantics(_joined(rows or template.alias(_ROWS), other())))
     except (PySparkException, PredicateError):
         return False
 
 
-def names_its_frame(given: str | Column | Predicate, frame: DataFrame, rows: DataFrame) -> bool:
-    """Whether `given` names columns of `frame` so that `rows`, a frame of the same columns, has none or others."""
+def names_its_frame(
+    given: str | Column | Predicate, frame: DataFrame, rows: DataFrame, table: DataFrame | None = None
+) -> bool:
+    """Whether `given` names columns of `frame` so that `rows`, a frame of the same columns, has none or others.
+
+    `table` is `frame` by the name of its table, if `rows` have that.
+    """
     if isinstance(given, Predicate) or not _is_resolved(lambda: frame.where(given)):
         return False
     if not _is_resolved(lambda: rows.where(given)):
         return True
     if _is_resolved(lambda: _joined(frame, given)):
-        return not _is_same(frame, given, lambda: given)
+        return not _is_same(frame, given, lambda: given, table)
     text = str(given).casefold()  # Spark compares no conditions that are not deterministic, but the names in them
     structs = [field for field in rows.schema if hasattr(field.dataType, "names") and field.name.casefold() in text]
     fields = [f"{backquoted(struct.name, name)} IS NULL" for struct in structs for name in struct.dataType.names]
-    return not all(_is_same(frame, name, partial(str, name)) for name in fields)
+    return not all(_is_same(frame, name, partial(str, name), table) for name in fields)
 
 
 def _is_resolved(frame: Callable[[], DataFrame]) -> bool:

@@ -297,13 +297,13 @@ class Lake:
             for given in conditions:
                 if not isinstance(given, Predicate):
                     template.where(given).schema  # noqa: B018 - Spark's error names a column that is none
-        is_of_table = self.table is not None and not condition.is_local  # which is read plainly, by its names
-        if is_of_session and not is_of_table and condition.columns is None:
-            rows = self._template
-            if isinstance(self.reader, SparkReader) and not condition.is_local:  # it may name the column _metadata
+        if is_of_session and condition.columns is None:
+            table = None if self.table is None or condition.is_local else self.table.frame  # it is read plainly
+            rows = self._template if table is None else table
+            if table is None and isinstance(self.reader, SparkReader) and not condition.is_local:  # of _metadata
                 rows = self.reader.plain(self._index.view().listing, self.full_schema)
             for given in conditions:
-                if names_its_frame(given, self._frame, rows):
+                if names_its_frame(given, self._frame, rows, table):
                     raise PredicateError(
                         "a condition of this kind must name columns without their frame or its alias",
                         got=condition.shown,
