@@ -17,6 +17,7 @@ from pyspark.sql.types import DecimalType, StructField
 from zonebloom.engines.spark.frames import check_batch
 from zonebloom.engines.spark.pushdown.metadata import CHAR
 from zonebloom.engines.spark.pushdown.names import named, resolves
+from zonebloom.engines.spark.scan.types import MAX_DIGITS
 from zonebloom.engines.spark.versions import arrow_of
 from zonebloom.ground.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.predicates import IsIn
@@ -25,7 +26,6 @@ MAX_KEYS: Final = 1_000_000
 """Distinct keys that the driver collects at most: 8 to 60 MB."""
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 """Digits of the decimal to which Spark casts an integer, if it compares it with a decimal."""
-_MAX_DIGITS = 38
 _SAME = frozenset({"boolean", "string", "binary", "date", "timestamp", "timestamp_ntz"})
 
 
@@ -43,7 +43,7 @@ def check_pair(key: StructField, column: StructField) -> None:
     decimals = [_decimal(key), _decimal(column)]
     if None not in decimals:
         whole = max(decimal.precision - decimal.scale for decimal in decimals)
-        is_by_value = whole + max(decimal.scale for decimal in decimals) <= _MAX_DIGITS
+        is_by_value = whole + max(decimal.scale for decimal in decimals) <= MAX_DIGITS
     else:
         is_by_value = (names[0] == names[1] and names[0] in _SAME) or set(names) <= {"float", "double"}
     if not is_by_value:

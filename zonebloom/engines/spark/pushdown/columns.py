@@ -29,6 +29,7 @@ from zonebloom.engines.spark.pushdown.types import (
     python_literal,
     text_of,
 )
+from zonebloom.engines.spark.scan.types import MAX_DIGITS
 from zonebloom.engines.spark.versions import IS_BEFORE_4
 from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
@@ -37,7 +38,8 @@ from zonebloom.predicates.terms import LiteralTerm
 
 MAX_LITERALS = 1000
 """Longer IN lists become a join with a local relation: a plan with 5000 literals takes seconds."""
-_EXACT = decimal.Context(prec=38, Emin=-1, Emax=37, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])
+_INEXACT = [decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
+_EXACT = decimal.Context(prec=MAX_DIGITS, Emin=-1, Emax=MAX_DIGITS - 1, traps=_INEXACT)
 """The decimals of Spark."""
 _CALL = re.compile(r"(==|=|<=>|<=|>=|<|>|and|or|!|not|isNull|isNotNull|in)\(", re.DOTALL)
 _INFIX = re.compile(r"\((.+?) (=|<=>|<=|>=|<|>|IN|IS NULL|IS NOT NULL)(?: (.*))?\)", re.DOTALL)

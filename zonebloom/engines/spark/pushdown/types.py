@@ -25,6 +25,7 @@ from zonebloom.bloom.hashing import resolve_column
 from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
 from zonebloom.engines.spark.pushdown.metadata import altering_metadata
 from zonebloom.engines.spark.pushdown.names import Names
+from zonebloom.engines.spark.scan.types import MAX_DIGITS
 from zonebloom.ground.arrow import is_text, unwrapped
 from zonebloom.ground.reasons import Reason, ReasonCode
 from zonebloom.predicates import Equals, IsNull, Not, leaves
@@ -37,7 +38,6 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)( ?(?:Z|[+-]\d\d:\d\d))?", re.ASCII)
 _PRINTED_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?", re.ASCII)
 _EXACT_INTEGERS = {"float": 2**24, "double": 2**53}
-_MAX_DIGITS = 38
 _BIGINT_DIGITS = 20
 
 
@@ -366,7 +366,7 @@ def _fit_decimal(value: Any, target: Target) -> decimal.Decimal | None:
     else:
         return None
     widest = max(digits, spark.precision - spark.scale) + max(scale, spark.scale)
-    return decimal.Decimal(value) if widest <= _MAX_DIGITS else None
+    return decimal.Decimal(value) if widest <= MAX_DIGITS else None
 
 
 def _fit_date(value: Any, _: Target) -> dt.date | None:

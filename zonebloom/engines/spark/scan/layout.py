@@ -14,6 +14,7 @@ import decimal
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
@@ -23,8 +24,9 @@ from pyspark.sql import types as spark
 
 from zonebloom.bloom.hashing import selected
 from zonebloom.engines.spark.pushdown.metadata import CHAR
+from zonebloom.engines.spark.pushdown.types import UnboundError, date_of
 from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
-from zonebloom.engines.spark.scan.types import arrow_type, nullable_type, spark_type
+from zonebloom.engines.spark.scan.types import MAX_DIGITS, arrow_type, nullable_type, spark_type
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.ground.cached import cached_property
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError, Words
@@ -42,12 +44,10 @@ _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _HEX = r"0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
 _DOUBLE = re.compile(rf"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|{_HEX})[fFdD]?")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INT, _LONG, _DOUBLE_TYPE = spark.IntegerType(), spark.LongType(), spark.DoubleType()
 _TEXT, _DATE_TYPE, _VOID = spark.StringType(), spark.DateType(), spark.NullType()
 _DIGITS = {"integer": 10, "long": 20}
 """Decimal digits of each integer type."""
-_MAX_DIGITS = 38
 _ZONE = ", tz=UTC"
 _Footer: TypeAlias = tuple[set[str], frozenset[str], dict[str, spark.StructField]]
 """Columns of a file, its columns of INT96, and its columns as Spark wrote them."""
@@ -274,7 +274,9 @@ def _type_of(text: str | None) -> spark.DataType:
         return spark.DecimalType(len(str(abs(whole))), 0)
     if _DOUBLE.fullmatch(_trimmed(text)):
         return _DOUBLE_TYPE
-    return _TEXT if _date(text) is None else _DATE_TYPE
+    with suppress(UnboundError):
+        return _DATE_TYPE if date_of(text) else _TEXT
+    return _TEXT
 
 
 def _whole_number(text: str) -> int | None:
@@ -282,23 +284,14 @@ def _whole_number(text: str) -> int | None:
     if not _DECIMAL.fullmatch(text):
         return None
     exponent = decimal.Decimal(text).as_tuple().exponent
-    if not isinstance(exponent, int) or not 0 <= exponent <= _MAX_DIGITS:
+    if not isinstance(exponent, int) or not 0 <= exponent <= MAX_DIGITS:
         return None
     number = int(decimal.Decimal(text))
-    return number if len(str(abs(number))) <= _MAX_DIGITS else None
+    return number if len(str(abs(number))) <= MAX_DIGITS else None
 
 
 def _trimmed(text: str) -> str:
     return text.strip("".join(map(chr, range(33))))
-
-
-def _date(text: str) -> dt.date | None:
-    if not _DATE.fullmatch(text):
-        return None
-    try:
-        return dt.date.fromisoformat(text)
-    except ValueError:
-        return None
 
 
 def typed(text: str | None, column_type: spark.DataType, path: str) -> Any:

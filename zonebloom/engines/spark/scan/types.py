@@ -9,6 +9,7 @@ Design: docs/design/spark.md#types
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import types as spark
@@ -17,7 +18,8 @@ from zonebloom.ground.arrow import is_text, unwrapped
 from zonebloom.ground.casts import rounds_floats, some_leaf, widened
 from zonebloom.ground.errors import DataFileError, UnsupportedTypeError
 
-_MAX_PRECISION = 38
+MAX_DIGITS: Final = 38
+"""Digits of Spark's widest decimal."""
 _UNSIGNED_64 = spark.DecimalType(20, 0)
 
 _PLAIN: list[tuple[Callable[[pa.DataType], bool], spark.DataType]] = [
@@ -67,7 +69,7 @@ def spark_type(column: str, stored: pa.DataType, *, is_int96: bool = False) -> s
     for is_it, as_spark_type in _PLAIN:
         if is_it(stored):
             return as_spark_type
-    if types.is_decimal(stored) and stored.precision <= _MAX_PRECISION and stored.scale >= 0:
+    if types.is_decimal(stored) and stored.precision <= MAX_DIGITS and stored.scale >= 0:
         return spark.DecimalType(stored.precision, stored.scale)
     if types.is_timestamp(stored) and (stored.unit != "ns" or is_int96):
         is_instant = stored.tz is not None or is_int96
