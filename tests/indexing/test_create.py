@@ -138,7 +138,7 @@ def test_an_index_is_of_one_data_set_as_long_as_it_lives(make_lake, tmp_path):
     zb.build_index(lake.root, "user_id", index=place)
     files = [lake.root / name for name in lake.files]
     for source in (other.root, files, files[0]):
-        with pytest.raises(errors.IndexExistsError, match=f"or none yet, got that of {lake.root}; set another index="):
+        with pytest.raises(errors.IndexExistsError, match=f"got that of {lake.root}; set another index=.* or grew, "):
             zb.build_index(source, "device_id", index=place, overwrite=True)
     (tmp_path / "link").symlink_to(lake.root)
     zb.build_index(tmp_path / "link", "device_id", index=place)

@@ -117,6 +117,18 @@ def test_a_copied_lake_is_told_in_one_line_and_a_scan_warns_once(flat_lake, tmp_
     assert "not indexed, so not verified: 3 new or changed files" in run("verify", copy)[1]
 
 
+def test_a_type_that_changed_is_mended_by_a_full_refresh_and_the_status_says_so(tmp_path, run):
+    (root := tmp_path / "lake").mkdir()
+    pq.write_table(pa.table({"k": [1]}), root / "a.parquet")
+    index = zb.build_index(root, "k")
+    pq.write_table(pa.table({"k": ["x"]}), root / "a.parquet")
+    index.refresh()
+    assert 'a refresh with mode="full" mends it' in " ".join(str(index.status()).split())
+    assert "zonebloom refresh PATH --mode full` mends it" in " ".join(run("status", root).out.split())
+    index.refresh("full")
+    assert index.status().is_fresh
+
+
 def test_rows_of_an_unreadable_file_are_not_counted(changed, run):
     result = zb.open_index(changed.root).search("user_id = 'nobody'")
     assert result.kept.rows == 20

@@ -39,12 +39,16 @@ class Words(enum.Enum):
         'refresh the index, with mode="full" if all files have another type now',
         "run `zonebloom refresh PATH`, with --mode full if all files have another type now",
     )
+    REFRESH_WHOLE = (
+        'a refresh with mode="full" mends it if all files have one type by then',
+        "`zonebloom refresh PATH --mode full` mends it if all files have one type by then",
+    )
     REFRESH_OR_OVERWRITE = (
         "refresh it, or build with overwrite=True",
         "`zonebloom refresh` brings it up to date; or add --overwrite",
     )
     MOVED_OR_DELETE = (
-        "set another index=, or delete_index(index) first; if it moved, open_index(index, dataset=source).refresh()",
+        "set another index=, or delete_index(index); if it moved or grew, open_index(index, dataset=source).refresh()",
         "name another by --index, or `zonebloom delete` that one first",
     )
     BUILD = "make one with build_index", "make one with `zonebloom build`"

@@ -78,7 +78,7 @@ def _check_covered(snapshot: Snapshot, entry: ColumnEntry, covered: RowSelection
         return
     (path, *_) = fragments.paths[fragments.fragment_ids == missing.fragment_ids[0]]
     is_unfit = is_in_runs(missing.fragment_ids[:1], entry.unfit)[0]
-    advice = "its values do not convert to the index's type" if is_unfit else Words.REFRESH
+    advice = f"its values do not convert to the index's type; {Words.REFRESH_WHOLE}" if is_unfit else Words.REFRESH
     raise StaleIndexError(
         f"all rows must have filters of {entry.name} for a whole zone table",
         got=f"{missing.num_rows} without, first of {path}: {advice}",

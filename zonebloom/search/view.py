@@ -160,9 +160,10 @@ class View:
         uncovered = self.universe - covered
         reasons = list(dict.fromkeys((*self.reasons, *loaded.lost)))
         if len(uncovered) and not loaded.lost:  # NumPy's set operations load numpy.ma, 8 ms of a first search
+            unfit = f"its values do not convert to the index's type; {Words.REFRESH_WHOLE}"
             unseen = np.intersect1d(uncovered.fragment_ids, self.live_ids)
             for fragment_id, is_unfit in zip(unseen.tolist(), is_in_runs(unseen, entry.unfit).tolist(), strict=True):
-                cause = "its values do not convert to the index's type" if is_unfit else Words.REFRESH
+                cause = unfit if is_unfit else Words.REFRESH
                 message = f"column {entry.name} of this file has no filters: {cause}"
                 reasons.append(
                     Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.files.paths[fragment_id])
