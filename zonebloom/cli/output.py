@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -71,7 +71,7 @@ def print_list(rows: Iterable[Any]) -> None:
 
 def _shown(value: Any) -> str:
     """The text of a value that JSON cannot represent."""
-    return text_of(value) if isinstance(value, bytes) else str(value)
+    return str(printable(value))
 
 
 def _without_nan(value: Any) -> Any:
@@ -105,9 +105,14 @@ def write_csv(reader: pa.RecordBatchReader, stream: TextIO) -> int:
 
 
 def printable(value: Any) -> Any:
-    """The Python value `value` with bytes as text, inside lists and structs too."""
+    """The Python value `value` with bytes as text, inside lists and structs too.
+
+    A time before standard time has an offset with seconds in its zone, which ISO 8601 does not have. It is in UTC.
+    """
     if isinstance(value, bytes):
         return text_of(value)
+    if isinstance(value, datetime) and (value.utcoffset() or timedelta()).seconds % 60:
+        return value.astimezone(UTC)
     if isinstance(value, dict):
         return {key: printable(item) for key, item in value.items()}
     if type(value) in (list, tuple):  # intervals are tuples too, with names
