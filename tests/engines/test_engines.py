@@ -567,6 +567,9 @@ def test_every_way_to_scan_gives_the_same_rows(lake):
     assert ours.filter(where).to_table(columns=["row", "text"]) == expected
     assert ours.filter(F("id") == 42).filter(F("row") < 0).count_rows() == 0
     assert pa.Table.from_batches(ours.to_batches(columns=["row", "text"], filter=where)) == expected
+    for columns in (["row", "text"], {"twice": F("row") * 2}, []):
+        nothing = {"columns": columns, "filter": F("id") == -1}
+        assert pa.Table.from_batches(ours.to_batches(**nothing)) == lake.plain.to_table(**nothing)
     assert ours.to_table(filter=where).to_pandas()["row"].tolist() == expected["row"].to_pylist()
     doubled = {"twice": F("row") * 2}
     assert ours.to_table(columns=doubled, filter=where) == lake.plain.to_table(columns=doubled, filter=where)

@@ -237,7 +237,13 @@ class IndexedScanner:
         return selected(self._schema, self._columns, "the data set")
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, scanned on demand; closing the iterator ends the scan."""
+        """The rows, scanned on demand, or an empty batch if there are none; closing the iterator ends the scan."""
+        batches = self._batches()
+        first = next(batches, None)
+        yield _without_rows(self.projected_schema) if first is None else first
+        yield from batches
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         if not isinstance(self._columns, dict):
             yield from self._read(self._columns, self._filter)
             return
@@ -350,6 +356,10 @@ class IndexedFragment:
     def count_rows(self, **scan: Any) -> int:
         """The number of rows of `scanner`."""
         return self.scanner(**scan).count_rows()
+
+
+def _without_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def _both(first: pc.Expression | None, second: pc.Expression | pa.Scalar | None) -> pc.Expression | None:
