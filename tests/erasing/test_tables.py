@@ -8,6 +8,8 @@ from __future__ import annotations
 import datetime as dt
 import re
 import shutil
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import lance
@@ -17,6 +19,7 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.table import TableMerger
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import StaticTable
 from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.types import StringType
@@ -109,6 +112,27 @@ def test_a_given_delta_table_whose_log_came_from_a_backup_is_erased_from_as_it_i
     write_deltalake(root, rows(7, 8), mode="append")
     assert zb.erase(table, "text", ["user '7'"]).num_rows_erased == 2
     assert DeltaTable(root).to_pyarrow_table().num_rows == table.to_pyarrow_table().num_rows == 99
+
+
+@pytest.mark.parametrize("is_index", [False, True])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_rows_that_come_at_the_end_of_an_erasure_from_a_given_table_are_told(
+    tmp_path, catalog, meanwhile, kind, is_index
+):
+    if kind == "delta":
+        given, place = DeltaTable(delta_table(tmp_path)), tmp_path / "_table.zonebloom"
+        append = partial(write_deltalake, tmp_path / "table", mode="append")
+    else:
+        given, place = iceberg_table(catalog), tmp_path / "index"
+        zb.build_index(given, "text", rows_per_zone=10, index=place)
+
+        def append(added):
+            catalog.load_table("db.t").append(added)
+
+    meanwhile(zb.Index, "vacuum", lambda: append(rows(7, 8)))
+    source = zb.open_index(place, dataset=given) if is_index else given
+    done = zb.erase(source, "text", ["user '7'"], index=None if is_index else place)
+    assert (done.num_rows_erased, done.num_rows_left) == (1, 1)
 
 
 def iceberg_table(catalog):
@@ -355,8 +379,11 @@ def test_a_table_without_a_catalog_is_refused(tmp_path, catalog):
     table = iceberg_table(catalog)
     zb.build_index(table.metadata_location, "text", rows_per_zone=10)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InvalidArgumentError, match="of a catalog"):
-        zb.erase(table.metadata_location, "text", ["user '7'"], record=tmp_path / "erased.json")
+    index = zb.open_index(table.metadata_location).root
+    static_table = StaticTable.from_metadata(table.metadata_location)
+    for given, value in product((table.metadata_location, static_table), ("user '7'", "nobody")):
+        with pytest.raises(InvalidArgumentError, match="of a catalog, got StaticTable"):
+            zb.erase(given, "text", [value], index=index, record=tmp_path / "erased.json")
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -48,9 +48,8 @@ def erase_from_delta(index: Index, data: DeltaDataset, column: str, values: Any,
     DataFileError
         The table is none that deltalake can write.
     """
-    loaded = data.table()
-    prepare = partial(_merge_of, loaded, index, column=column, values=values)
-    delete_all(index, column, values, journal, prepare, renew=partial(_renew_delta, loaded, data.location))
+    prepare = partial(_merge_of, index, column=column, values=values)
+    delete_all(index, column, values, journal, prepare, load=data.table)
     _clean_delta(index, data, journal)
     journal.add("holders", list(with_deleted_rows(index.view())))
 
@@ -115,15 +114,8 @@ def _named(table: DeltaTable) -> list[str]:
     return paths
 
 
-def _renew_delta(table: DeltaTable, location: str) -> None:
-    """Load the newest version from the beginning of the log, which may have come from a backup since."""
-    with _explained(location):
-        newest = type(table)(table.table_uri, storage_options=table._storage_options)  # noqa: SLF001 - has no public name
-        table._table = newest._table  # noqa: SLF001 - the given object moves, as by its own delete
-
-
 def _merge_of(
-    table: DeltaTable, index: Index, view: View, held: Iterable[str], *, column: str, values: Any
+    index: Index, table: DeltaTable, view: View, held: Iterable[str], *, column: str, values: Any
 ) -> Callable[[], None]:
     """A merge that deletes the stored values: the log would retain the condition of a delete, with all values."""
     location = index.data.location

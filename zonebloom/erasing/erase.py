@@ -19,7 +19,7 @@ import pyarrow as pa
 from zonebloom.erasing.erasure import ErasedFile, Erasure
 from zonebloom.erasing.files import current_rows, erase_from_files, erased_files, held_files
 from zonebloom.erasing.journal import Journal, now
-from zonebloom.formats import dataset_from_json, open_dataset
+from zonebloom.formats import Dataset, dataset_from_json, open_dataset
 from zonebloom.formats.delta import DeltaDataset
 from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.iceberg.dataset import IcebergDataset
@@ -54,7 +54,8 @@ def erase(
     Parameters
     ----------
     source
-        A folder, a file, a table or an index: a path or a URL, an `Index`, a `DeltaTable`, or a pyiceberg `Table`.
+        A folder, a file, a table or an index: a path or a URL, an `Index`, a `DeltaTable`, or a pyiceberg `Table`. A
+        table is erased from in its newest version, whatever version the object has loaded.
     column
         An indexed column.
     values
@@ -87,11 +88,25 @@ def erase(
     is_path = isinstance(source, (str, os.PathLike))
     place = str(source) if is_path else opened.location if source is opened else opened.data.location
     command = f"zonebloom.erase({place!r}, {column!r}, ...)"
-    return erase_by(opened, column, values, record=record, dry_run=dry_run, command=command)
+    done = erase_by(opened, column, values, record=record, dry_run=dry_run, command=command)
+    if not dry_run:
+        _move_on(source, opened.data)
+    return done
+
+
+def _move_on(given: Any, data: Dataset) -> None:
+    """Have a given table load the newest version, as after its own delete: the files of its old version are gone."""
+    if isinstance(data, DeltaDataset) and hasattr(given, "table_uri"):
+        given._table = data.table()._table  # noqa: SLF001 - it has no public name
+    elif isinstance(data, IcebergDataset) and hasattr(given, "metadata_location"):
+        newest = data.table()
+        given.metadata, given.metadata_location, given.io = newest.metadata, newest.metadata_location, newest.io
 
 
 def _opened(source: Any, index: Any, storage_options: Mapping[str, str] | None) -> Index:
     opened = source if isinstance(source, Index) else _opened_by(source, index, storage_options)
+    if isinstance(opened.data, (DeltaDataset, IcebergDataset)):
+        opened.data.forget_object()  # rows are erased from the table as it is, whatever version an object has loaded
     opened.newest()  # refuses an index that is of another data set by now
     described = opened.view().snapshot.manifest.dataset
     is_named = index is None and opened is not source

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.engines.iceberg.rewrite import Rewrite, delete_at
+from zonebloom.engines.iceberg.rewrite import Rewrite, check_has_catalog, delete_at
 from zonebloom.erasing.files import PASSES
 from zonebloom.erasing.journal import Journal
 from zonebloom.erasing.tables import AGAIN, delete_all, unnamed, with_deleted_rows
@@ -41,25 +41,21 @@ def erase_from_iceberg(index: Index, data: IcebergDataset, column: str, values: 
     DataFileError
         The table is none that pyiceberg can write.
     """
-    table = data.table()
-    _check_owned(table)
+    _check_owned(data.table())
 
-    def prepare(view: View, _held: Iterable[str]) -> Callable[[], Rewrite]:
+    def prepare(table: Table, view: View, _held: Iterable[str]) -> Callable[[], Rewrite]:
         return partial(delete_at, table, column, values, index, view.dataset)
 
-    delete_all(index, column, values, journal, prepare, renew=partial(_renew_iceberg, table))
+    delete_all(index, column, values, journal, prepare, load=data.table)
+    table = data.table()
     _clean_iceberg(table, journal)
     journal.add("holders", list(_naming_paths(table, column)))
     journal.add("holders", list(with_deleted_rows(index.view())))
 
 
-def _renew_iceberg(table: Table) -> None:
-    with explained("table", table.location()), suppress(NotImplementedError):  # without a catalog a delete is refused
-        table.refresh()
-
-
 def _check_owned(table: Table) -> None:
-    """Refuse a table whose files other tables may name, as one that Spark's `snapshot` made."""
+    """Refuse a table that no catalog has, and one whose files others may name, as one that Spark's `snapshot` made."""
+    check_has_catalog(table)
     if table.properties.get("gc.enabled", "true").lower() == "false":
         raise InvalidArgumentError(
             f"Iceberg table {table.location()} must own its files, which are removed",

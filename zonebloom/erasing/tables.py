@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from zonebloom.erasing.files import PASSES, current_rows, held_files
 from zonebloom.erasing.journal import Journal
@@ -18,6 +18,7 @@ from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, Invali
 from zonebloom.index.index import Index
 from zonebloom.search.view import View
 
+_Table = TypeVar("_Table")
 AGAIN = "the rows are deleted, old files hold them: call again when fewer writers are at work"
 _DELETES = 3 * PASSES
 """Attempts to delete; each is lost if another writer commits meanwhile."""
@@ -30,21 +31,21 @@ def delete_all(
     column: str,
     values: Any,
     journal: Journal,
-    prepare: Callable[[View, Iterable[str]], Callable[[], Any]],
+    prepare: Callable[[_Table, View, Iterable[str]], Callable[[], Any]],
     *,
-    renew: Callable[[], Any],
+    load: Callable[[], _Table],
 ) -> None:
     """Delete until no row is found. The journal knows the files with rows before each delete, but of those that fail.
 
-    `renew` loads the newest version. `prepare` is given its view and the paths of the files with rows. It refuses what
-    cannot be deleted from, and gives the delete. That must change the version of the view, or nothing.
+    `load` loads the newest version. `prepare` is given this, its view and the paths of the files with rows. It refuses
+    what cannot be deleted from, and gives the delete. That must change the version of the view, or nothing.
     """
     for _ in range(_DELETES):
-        renew()
+        table = load()
         view, rows = current_rows(index, column, values)
         if not rows:
             break
-        delete = prepare(view, rows)
+        delete = prepare(table, view, rows)
         journal.add("held", [asdict(file) for file in held_files(view, rows)])
         try:
             delete()

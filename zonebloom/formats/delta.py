@@ -114,6 +114,10 @@ class DeltaDataset(TableDataset):
             entry = self.store.stats([path]).get(path) or (last and last.identity[-1])
         return _identity(table, _contents(table), entry)
 
+    def forget_object(self) -> None:
+        """Load the newest version from now on, also if a `DeltaTable` was given."""
+        self._table = None
+
     def table(self) -> DeltaTable:
         """The loaded table, or the newest version."""
         return _opened(self.store) if self._table is None else self._table

@@ -182,6 +182,23 @@ def _rewrite(
     )
 
 
+def check_has_catalog(table: Table) -> None:
+    """Refuse a table that nobody can commit to.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no table of a catalog.
+    """
+    tables = pyiceberg_tables()
+    if not isinstance(table, tables.Table) or isinstance(table, tables.StaticTable):
+        raise InvalidArgumentError(
+            "table must be a pyiceberg Table of a catalog",
+            got=type(table).__name__,
+            do="load it by the load_table of its catalog",
+        )
+
+
 def _loaded_anew(table: Table) -> Table:
     """The table as its catalog has it now.
 
@@ -192,13 +209,7 @@ def _loaded_anew(table: Table) -> Table:
     ConcurrentCommitError
         The catalog has another table of that name.
     """
-    tables = pyiceberg_tables()
-    if not isinstance(table, tables.Table) or isinstance(table, tables.StaticTable):
-        raise InvalidArgumentError(
-            "table must be a pyiceberg Table of a catalog",
-            got=type(table).__name__,
-            do="load it by the load_table of its catalog",
-        )
+    check_has_catalog(table)
     location = table.location()
     with explained("table", location):
         current: Table = table.catalog.load_table(table.name())

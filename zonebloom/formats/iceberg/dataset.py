@@ -16,6 +16,7 @@ from zonebloom.ground.errors import DataFileError, InvalidArgumentError, Storage
 from zonebloom.stores.locations import StorageOptions
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 
@@ -34,6 +35,7 @@ class IcebergDataset(TableDataset):
     ) -> None:
         super().__init__(plain_location(location))
         self._table = table
+        self._owner: Catalog | None = None if table is None or catalog is None else table.catalog
         self._metadata = metadata
         self._catalog = catalog
         self._name = list(name)
@@ -77,6 +79,10 @@ class IcebergDataset(TableDataset):
         described = {"metadata": self._metadata, "catalog": self._catalog, "name": self._name}
         return snapshot_of(table, {"kind": "iceberg", **described})
 
+    def forget_object(self) -> None:
+        """Load the newest version from now on, also if a `Table` was given: by its catalog."""
+        self._table = None
+
     def table(self) -> Table:
         """The loaded table, or the one of the newest metadata in the folder or the catalog."""
         return self._table if self._table is not None else self._found()
@@ -99,7 +105,7 @@ class IcebergDataset(TableDataset):
 
         name = ".".join(self._name)
         try:
-            table: Table = load_catalog(catalog).load_table(tuple(self._name))
+            table: Table = (self._owner or load_catalog(catalog)).load_table(tuple(self._name))
         except NoSuchTableError as error:
             raise DataFileError(f"table {name} must be in catalog {catalog}", got="none") from error
         except Exception as error:  # catalogs' clients raise errors of any class
