@@ -465,7 +465,7 @@ def test_files_that_spark_skips_are_skipped(spark, tmp_path):
     for root, files in ((flat, {"nested/b": {"key": ["b", "x"]}}), (keyed, {"d": {"key": ["d", "x"]}})):
         indexed(root, files, "key")
         (flat / "void.parquet").touch()
-        assert_as_plain(spark, root, [f"key = '{key}'" for key in "abcdx"], "auto", "files", "plain")
+        assert_as_plain(spark, root, [f"key = '{key}'" for key in "abcdx"], "auto", "files")
 
 
 def test_names_of_files_that_spark_is_set_to_skip_are_left_to_it(spark, tmp_path):

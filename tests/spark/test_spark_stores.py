@@ -74,7 +74,7 @@ def test_a_lake_in_a_store_lives_as_one_on_a_disk(any_spark, s3, copy, tmp_path)
     assert zb.refresh_index(url).num_files_added == 2
     assert zb.optimize_index(url).version == 3
     zb.vacuum_index(url)
-    assert of_lake(zb.read(url), CONDITIONS, "auto") == expected
+    assert of_lake(zb.read(url), some, "auto") == {condition: expected[condition] for condition in some}
     zb.delete_index(url)
     assert not any("zonebloom" in key for key in s3.keys("lake é/"))
 
