@@ -13,6 +13,7 @@ from decimal import Decimal
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 from hypothesis import example, given, settings, strategies as st
@@ -288,12 +289,20 @@ def test_an_unknown_column_is_told_with_its_neighbours():
             to_expression(predicate, schema)
 
 
-def test_a_column_whose_own_name_has_dots_wins():
-    table = pa.table({"s.y": [1, 2], "s": pa.array([{"y": 3}, {"y": 4}])})
-    assert outcomes(table, col("s.y") == 1) == [True, False]
+def test_a_name_of_a_column_and_of_a_field_is_refused():
+    """SQL's text has lost which dots were quoted."""
+    tables = {
+        "s.y": pa.table({"s.y": [1, 2], "s": pa.array([{"y": 3}, {"y": 4}])}),
+        "a.b.c": pa.table({"a.b": [{"c": 3}], "a": [{"b": {"c": 4}}]}),
+    }
+    for name, table in tables.items():
+        for condition in (col(name) == 3, col(name).isin([3, 4]), col(name).is_null(), f"{name} = 3", f"{name} < 3"):
+            with pytest.raises(PredicateError, match=rf"names of their own, got '{name}'.*field\('{name}'\)"):
+                outcomes(table, condition)
+    assert outcomes(tables["s.y"], pc.field("s", "y") == 3) == [True, False]
+    assert outcomes(tables["s.y"], pc.field("s.y") == 1) == [True, False]
     table = pa.table({"a.b": pa.array([{"c": 3}, None]), "a": pa.array([{"b": {"d": 3}}, None])})
-    assert outcomes(table, col("a.b.c") == 3) == [True, None]
-    assert outcomes(table, col("a.b.d") == 3) == [True, None]
+    assert outcomes(table, col("a.b.c") == 3) == outcomes(table, col("a.b.d") == 3) == [True, None]
 
 
 def test_decimals_beside_floats_are_the_nearest_floats():

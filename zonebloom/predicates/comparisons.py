@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from zonebloom.bloom.hashing import is_ambiguous
 from zonebloom.ground.arrow import is_bytes, is_number, is_text, python_value, type_name
 from zonebloom.ground.errors import PredicateError
 from zonebloom.predicates.coerce import fit_each, fit_values
@@ -128,9 +129,9 @@ def _regex(pattern: str) -> str:
 
 
 def leaf_matcher(leaf: Equals | IsIn, schema: pa.Schema) -> Matcher | None:
-    """The plain kernels of an equality or IN list; None if it is not of a column, or if a literal does not convert."""
+    """The plain kernels of an equality or IN list; None if it is of no column, or if a literal does not convert."""
     name = leaf.column
-    if not isinstance(name, str) or schema.get_field_index(name) < 0:
+    if not isinstance(name, str) or schema.get_field_index(name) < 0 or is_ambiguous(schema, name):
         return None
     column_type = schema.field(name).type
     fit = fit_values([leaf.value] if isinstance(leaf, Equals) else leaf.values, column_type)

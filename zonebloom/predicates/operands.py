@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from zonebloom.bloom.hashing import column_path, resolve_column
+from zonebloom.bloom.hashing import column_path, is_ambiguous, resolve_column
 from zonebloom.ground.arrow import from_values, is_bytes, is_text, rowless, unwrapped
 from zonebloom.ground.errors import PredicateError, first_line
 from zonebloom.predicates.exact_numbers import ValueTest
@@ -192,7 +192,14 @@ def _cast(term: CastTerm, child: Operand) -> pc.Expression:
 
 
 def _column_operand(schema: pa.Schema, name: str) -> Operand:
-    """Column or struct leaf `name` of a table of `schema`."""
+    """Column or struct leaf `name` of a table of `schema`; a name of several of them is refused."""
+    if is_ambiguous(schema, name):
+        path = ", ".join(map(repr, name.split(".")))
+        raise PredicateError(
+            "a condition must name columns by names of their own",
+            got=f"{name!r}, which several columns or fields have",
+            do=f"use pyarrow.compute.field({name!r}) for the column, or field({path}) for the field of a struct",
+        )
     column_type = resolve_column(schema, name).type
     expression = pc.field(*column_path(schema, name))
     for wanted in kernel_casts(column_type):
