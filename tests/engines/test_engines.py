@@ -777,6 +777,32 @@ def test_a_scan_without_a_condition_says_so(lake):
     assert reason.message == "no condition was handed over, so every row is read"
 
 
+LISTS_OF_SQL = (
+    "s NOT IN ('a', 'b', 'c', 'd')",
+    "NOT (s IN ('a', 'b', 'c', 'd') AND r < 9)",
+    "s IN ('a', 'b', 'c', 'd') IS NULL",
+    "(s IN ('a', 'b', 'c', 'd') OR r = 0) IS NOT NULL",
+    "s NOT IN ('a', 'b', 'c', NULL)",
+    "s IN ('a', 'b', 'c', NULL)",
+    "(s IN ('a', 'b', 'c', NULL)) IS NULL",
+    "x IN (0, 1, 2, 3)",
+    "x NOT IN (0, 1, 2, 3)",
+)
+
+
+@pytest.mark.parametrize("where", LISTS_OF_SQL)
+def test_datafusion_has_lists_of_sql(tmp_path, where):
+    """It hands over four values and more as pyarrow's ``is_in``, which is false for null."""
+    columns = {"r": range(5), "s": ["a", "b", None, "e", "b"], "x": [0.0, -0.0, None, 7.0, 1.0]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    context = datafusion.SessionContext()
+    events = register_in_datafusion(context, "events", zb.build_index(tmp_path, ["s", "x"]))
+    context.register_parquet("plain", str(tmp_path))
+    wanted = context.sql(f"SELECT r FROM plain WHERE {where}").to_pydict().get("r", [])
+    assert sorted(context.sql(f"SELECT r FROM events WHERE {where}").to_pydict().get("r", [])) == sorted(wanted)
+    assert events.filter(pc.field("r") < 9).scanner(filter=pc.scalar(True)).count_rows() == 5
+
+
 def test_datafusion_finds_a_registered_table(lake):
     context = datafusion.SessionContext()
     events = register_in_datafusion(context, "events", lake.index.data.location)

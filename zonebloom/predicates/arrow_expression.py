@@ -18,13 +18,24 @@ import pyarrow.compute as pc
 from zonebloom.bloom.hashing import dotted
 from zonebloom.ground.errors import PredicateError
 from zonebloom.ground.reasons import ReasonCode
-from zonebloom.predicates.arrow_pickle import Call, Field, Literal, Node, Tree, UnreadableExpressionError, take_apart
+from zonebloom.predicates.arrow_pickle import (
+    EMIT_NULL,
+    INCONCLUSIVE,
+    MATCH,
+    SKIP,
+    Call,
+    Field,
+    Literal,
+    Node,
+    Tree,
+    UnreadableExpressionError,
+    take_apart,
+)
 from zonebloom.predicates.leaves import Condition, Equals, IsIn, IsNull, Piece, expression_text
 from zonebloom.predicates.simplify import merged
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.predicates.tree import And, Or, Predicate, check_depth, fold
 
-_MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)  # null_matching_behavior of is_in, as its options are serialized
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _NS_MILLIS = 2**63 // 10**6
 """Milliseconds from 1970 to the last one of a timestamp in nanoseconds."""
@@ -157,12 +168,12 @@ def _is_in(node: Call) -> Predicate | None:
     if name is None or options is None or set(options) != {"value_set", "null_matching_behavior", "_type_name"}:
         return None
     values, nulls = options["value_set"].values, options["null_matching_behavior"].as_py()
-    if nulls not in (_MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE) or _is_special(values):
+    if nulls not in (MATCH, SKIP, EMIT_NULL, INCONCLUSIVE) or _is_special(values):
         return None
-    if nulls in (_EMIT_NULL, _INCONCLUSIVE):
+    if nulls in (EMIT_NULL, INCONCLUSIVE):
         return IsIn(name, values)
     is_listed = IsIn(name, values.drop_null(), null_safe=True)
-    return Or((is_listed, IsNull(name))) if nulls == _MATCH and values.null_count else is_listed
+    return Or((is_listed, IsNull(name))) if nulls == MATCH and values.null_count else is_listed
 
 
 def _is_special(values: pa.Array) -> bool:

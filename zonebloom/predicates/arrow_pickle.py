@@ -26,6 +26,9 @@ from zonebloom.ground.threads import on_deep_stack
 from zonebloom.predicates.tree import CHUNK, MAX_DEPTH, balanced, fold
 
 _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+_OPTIONS_OF_IS_IN = ["value_set", "null_matching_behavior", "_type_name"]
+MATCH, SKIP, EMIT_NULL, INCONCLUSIVE = range(4)
+"""How ``is_in`` handles nulls, as its options are serialized."""
 _ASSOCIATIVE = frozenset({"and", "and_kleene", "or", "or_kleene"})
 
 
@@ -158,6 +161,28 @@ def take_apart(expression: pc.Expression) -> Tree:
         raise
     except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, struct.error) as error:
         raise UnreadableExpressionError(str(error)) from error
+
+
+def with_lists_of_sql(expression: pc.Expression) -> pc.Expression:
+    """`expression` with each ``is_in`` as SQL's IN: NULL for null, and for what is not listed beside a null.
+
+    By default ``is_in`` is never NULL.
+
+    Raises
+    ------
+    UnreadableExpressionError
+        As `take_apart`.
+    """
+    tree = take_apart(expression)
+    return _restored(fold(tree.root, _arguments, _entries), [_with_list_of_sql(column) for column in tree.batch])
+
+
+def _with_list_of_sql(options: pa.Array) -> pa.Array:
+    """A literal or the options of a call; those of ``is_in`` with SQL's handling of nulls."""
+    if not pa.types.is_struct(options.type) or [field.name for field in options.type] != _OPTIONS_OF_IS_IN:
+        return options
+    nulls = pa.array([INCONCLUSIVE], options.type[1].type)
+    return pa.StructArray.from_arrays([options.field(0), nulls, options.field(2)], _OPTIONS_OF_IS_IN)
 
 
 def _without_large_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:

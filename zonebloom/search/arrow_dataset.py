@@ -47,6 +47,8 @@ _EVERYTHING = Equals(LiteralTerm(True), True)
 """The predicate of a scan without a filter."""
 _NO_CONDITION = Reason(ReasonCode.PREDICATE_NOT_SUPPORTED, "no condition was handed over, so every row is read")
 
+Meaning: TypeAlias = Callable[[pc.Expression], pc.Expression]
+"""What an engine means by a filter that it hands over, as pyarrow's own semantics."""
 Columns: TypeAlias = list[str] | dict[str, pc.Expression] | None
 """Top-level names, or names with their expressions; None for all columns."""
 
@@ -87,10 +89,15 @@ class IndexedDataset(_FileSystemDataset):
     """
 
     def __init__(
-        self, ask: Callable[[Predicate], Query], schema: pa.Schema, expression: pc.Expression | None = None
+        self,
+        ask: Callable[[Predicate], Query],
+        schema: pa.Schema,
+        expression: pc.Expression | None = None,
+        meaning: Meaning | None = None,
     ) -> None:
         self._ask = ask
         self._filter = expression
+        self._meaning = meaning
         self._last_scan: SearchResult | None = None
         parquet, local = pads.ParquetFileFormat(), fs.LocalFileSystem()
         super().__init__([parquet.make_fragment(_PLACE, local)], schema, parquet, local)
@@ -128,7 +135,14 @@ class IndexedDataset(_FileSystemDataset):
 
     def filter(self, expression: pc.Expression) -> IndexedDataset:
         """The data set with `expression` as a further filter; nothing is read yet."""
-        return IndexedDataset(self._ask, self.schema, _both(self._filter, expression))
+        return IndexedDataset(self._ask, self.schema, self._both(expression), self._meaning)
+
+    def meant_as(self, meaning: Meaning) -> IndexedDataset:
+        """The data set for an engine whose filters mean something else than pyarrow's."""
+        return IndexedDataset(self._ask, self.schema, self._filter, meaning)
+
+    def _both(self, expression: pc.Expression | None) -> pc.Expression | None:
+        return _both(self._filter, expression, self._meaning)
 
     def scanner(
         self,
@@ -140,7 +154,7 @@ class IndexedDataset(_FileSystemDataset):
 
         Other options of pyarrow do not change the rows, and are not used.
         """
-        return IndexedScanner(self._scan, self.schema, columns, _both(self._filter, filter))
+        return IndexedScanner(self._scan, self.schema, columns, self._both(filter))
 
     def get_fragments(
         self,
@@ -150,13 +164,13 @@ class IndexedDataset(_FileSystemDataset):
 
         DataFusion 55 cannot plan a sort over zero files.
         """
-        wanted = _both(self._filter, filter)
+        wanted = self._both(filter)
         query = self.search(as_predicate(self.schema, wanted))
         view, rows = query.view, query.result.row_ranges
         kept_files = view.files.of_fragments(rows.fragment_ids) or [view.files[path] for path in list(view.files)[:1]]
         for file in sorted(kept_files, key=lambda file: file.path):
             kept = rows.fragment(file.fragment_id)
-            yield IndexedFragment(view, file, self.schema, kept, (self._filter, wanted))
+            yield IndexedFragment(view, file, self.schema, kept, (self._filter, wanted), meaning=self._meaning)
 
     def read(
         self, predicate: Predicate | None, columns: list[str] | None = None, limit: int | None = None
@@ -191,7 +205,7 @@ class IndexedDataset(_FileSystemDataset):
         **_reading: Any,
     ) -> int:
         """The number of rows for which `filter` is true; without one no data is read."""
-        wanted = _both(self._filter, filter)
+        wanted = self._both(filter)
         if wanted is not None:
             return self.scanner([], filter).count_rows()
         query = self.search(None)
@@ -289,12 +303,15 @@ class IndexedFragment:
         schema: pa.Schema,
         candidates: RowSelection,
         filters: tuple[pc.Expression | None, pc.Expression | None],
+        *,
+        meaning: Meaning | None,
     ) -> None:
         self._view = view
         self._schema = schema
         self._fragment_id = file.fragment_id
         self._candidates = candidates
         self._base, self._listed_by = filters
+        self._meaning = meaning
         self.path: str = view.dataset.absolute(file.path)
 
     def __repr__(self) -> str:
@@ -331,7 +348,8 @@ class IndexedFragment:
                     "a fragment must be read in the types of its data set",
                     got=f"{field.type} for {field.name}, a {own}",
                 )
-        return IndexedScanner(self._scan, schema or self._schema, columns, _both(self._base, filter))
+        wanted = _both(self._base, filter, self._meaning)
+        return IndexedScanner(self._scan, schema or self._schema, columns, wanted)
 
     def _scan(self, columns: list[str], expression: pc.Expression | None) -> pa.RecordBatchReader:
         predicate = as_predicate(self._schema, expression)
@@ -362,9 +380,13 @@ def _without_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-def _both(first: pc.Expression | None, second: pc.Expression | pa.Scalar | None) -> pc.Expression | None:
+def _both(
+    first: pc.Expression | None, second: pc.Expression | pa.Scalar | None, meaning: Meaning | None
+) -> pc.Expression | None:
     if isinstance(second, pa.Scalar):  # DataFusion's FALSE
         second = pc.scalar(second)
+    if second is not None and meaning is not None:
+        second = meaning(second)
     if first is None or second is None:
         return second if first is None else first
     return first & second
