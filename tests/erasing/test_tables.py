@@ -341,6 +341,16 @@ def test_a_branch_that_returns_to_an_old_snapshot_during_an_erasure_stays(tmp_pa
     assert catalog.load_table("db.t").scan().to_arrow()["x"].to_pylist() == [*range(100)]
 
 
+@pytest.mark.parametrize("when", ["the delete", "an append of nothing"])
+def test_a_commit_to_another_branch_delays_an_erasure_but_does_not_stop_it(tmp_path, catalog, table, when):
+    table.manage_snapshots().create_branch(table.metadata.current_snapshot_id, "others").commit()
+    catalog.rounds = [[]] * (when != "the delete")
+    catalog.rounds.append([lambda: catalog.load_table("db.t").append(rows(0, 0), branch="others")])
+    done = zb.erase(catalog.load_table("db.t"), "text", ["user '7'"], index=tmp_path / "index")
+    assert (done.num_rows_erased, done.num_rows_left, catalog.rounds) == (1, 0, [])
+    assert [told for told in done.still_held if "branch others" not in told] == []
+
+
 def test_rows_that_come_while_an_iceberg_table_is_erased_from_are_counted(tmp_path, catalog, table):
     catalog.rounds = [[lambda: catalog.load_table("db.t").append(rows(7, 9))]]
     done = zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from zonebloom.engines.iceberg.commits import has_landed, is_lost_race, with_noted_outputs
 from zonebloom.engines.iceberg.rewrite import Rewrite, check_has_catalog, delete_at
 from zonebloom.erasing.files import PASSES
 from zonebloom.erasing.journal import Journal
@@ -74,7 +75,7 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
     """
     location = table.location()
     with explained("table", location, verb="append to"):
-        _leave_out_removed(table)
+        any(_has_left_out_removed(table) for _ in range(PASSES))  # else the manifests stay, and are told
     with explained("the snapshots of", location):
         if not any(_has_expired(table, journal) for _ in range(PASSES)):
             raise ConcurrentCommitError(
@@ -148,19 +149,19 @@ def _naming_paths(table: Table, column: str) -> Iterator[str]:
         yield f"{names}: the table has partitions by {column}"
 
 
-def _leave_out_removed(table: Table) -> None:
+def _has_left_out_removed(table: Table) -> bool:
     """Append nothing: the next snapshot has no manifest that only lists removed files, with their least values.
 
-    If other writers commit first, the manifest may stay.
+    False if other writers committed first.
     """
-    from pyiceberg.exceptions import CommitFailedException, ValidationException  # noqa: PLC0415 - an extra
-
     table.refresh()
     current = table.current_snapshot()
     manifests = current.manifests(table.io) if current is not None and table.metadata.format_version in (1, 2) else []
-    if any(not (manifest.has_added_files() or manifest.has_existing_files()) for manifest in manifests):
-        with suppress(CommitFailedException, ValidationException), table.transaction() as transaction:
-            transaction.update_snapshot().fast_append().commit()
+    if all(manifest.has_added_files() or manifest.has_existing_files() for manifest in manifests):
+        return True
+    noted, outputs = with_noted_outputs(table)
+    append = noted.transaction().update_snapshot().fast_append()
+    return has_landed(noted, append.snapshot_id, append._commit(), outputs)  # noqa: SLF001 - as `delete_at` commits
 
 
 def _has_expired(table: Table, journal: Journal) -> bool:
@@ -169,7 +170,6 @@ def _has_expired(table: Table, journal: Journal) -> bool:
     An expiry removes a branch or tag together with its snapshot. To read the names of files takes long, so the
     snapshots are compared again after it, and the commit succeeds only if all branches and tags are as they were.
     """
-    from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
     from pyiceberg.table.update import AssertRefSnapshotId  # noqa: PLC0415 - an extra
 
     table.refresh()
@@ -185,9 +185,8 @@ def _has_expired(table: Table, journal: Journal) -> bool:
     )
     try:
         expiry.commit()
-    except (CommitFailedException, ValueError) as error:
-        table.refresh()
-        if isinstance(error, ValueError) and all(map(table.snapshot_by_id, expired)):
+    except Exception as error:
+        if not is_lost_race(error, table, expiry._updates):  # noqa: SLF001 - as above
             raise
         return False  # branches or tags moved, or another writer expired some of the snapshots
     return True

@@ -1,16 +1,14 @@
-"""New data files of an Iceberg table: written by partition, counted, and removed if they are not committed.
+"""New data files of an Iceberg table: written by partition, and counted.
 
 Design: docs/design/engines.md#iceberg
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,29 +26,6 @@ from pyiceberg.utils.properties import property_as_int
 from zonebloom.bloom.hashing import column_array
 from zonebloom.ground.arrow import plain_array
 from zonebloom.ground.errors import DataFileError
-
-
-class NotedOutputs:
-    """A table's FileIO that records each file it writes: data, manifests and lists of manifests."""
-
-    def __init__(self, io: Any) -> None:
-        self._io = io
-        self.paths: list[str] = []
-        """Locations of the files that were written."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._io, name)
-
-    def new_output(self, location: str) -> Any:
-        """As in FileIO, and record `location`."""
-        self.paths.append(location)
-        return self._io.new_output(location)
-
-    def discard(self) -> None:
-        """Remove all files that were written, as far as the store allows."""
-        for path in self.paths:
-            with contextlib.suppress(Exception):  # never written, or the store is gone
-                self._io.delete(path)
 
 
 class DataFileWriter:

@@ -10,19 +10,20 @@ Design: docs/design/engines.md#iceberg
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from zonebloom.engines.iceberg.commits import Request, has_landed, with_noted_outputs
 from zonebloom.engines.iceberg.rows import as_declared
 from zonebloom.formats import open_dataset
 from zonebloom.formats.iceberg.errors import explained, pyiceberg_tables
 from zonebloom.formats.iceberg.locations import relative_path
 from zonebloom.formats.iceberg.snapshot import planned
 from zonebloom.ground.arrow import rowless
-from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError, StorageError, first_line
+from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError
 from zonebloom.ground.rendering import Result
 from zonebloom.index.doors import open_index
 from zonebloom.index.index import Index
@@ -49,8 +50,6 @@ _NEWEST_FORMAT = 2
 """The newest format that is rewritten. Rows of format 3 have ids to retain; pyiceberg 0.12 does not write them."""
 
 _Place = str | os.PathLike[str] | None
-_Request = tuple[tuple[Any, ...], tuple[Any, ...]]
-"""Updates of a table, and the requirements of the commit."""
 _Keys: TypeAlias = "pa.Array | list[Any]"
 _Change: TypeAlias = Callable[["Table"], tuple[_Keys, pa.Table | None]]
 """The keys whose rows are removed and the rows that are added, for the table as it is now."""
@@ -230,10 +229,10 @@ def _loaded_anew(table: Table) -> Table:
 
 def _attempted(table: Table, column: str, keys: _Keys, rows: pa.Table | None, view: View) -> Rewrite | None:
     """Rewrite `table`, which is then at the new snapshot; None if another commit came first."""
-    from zonebloom.engines.iceberg.files import DataFileWriter, NotedOutputs  # noqa: PLC0415 - needs the extra
+    from zonebloom.engines.iceberg.files import DataFileWriter  # noqa: PLC0415 - needs the extra
 
-    outputs, location = NotedOutputs(table.io), table.location()
-    noted = type(table)(table.name(), table.metadata, table.metadata_location, outputs, table.catalog, table.config)
+    noted, outputs = with_noted_outputs(table)
+    location = table.location()
     try:
         files = _tasks(table, column, keys, view)
         with explained("table", location, verb="rewrite"):
@@ -247,8 +246,7 @@ def _attempted(table: Table, column: str, keys: _Keys, rows: pa.Table | None, vi
     except BaseException:
         outputs.discard()
         raise
-    if not _has_landed(noted, snapshot_id, request, frozenset(outputs.paths)):
-        outputs.discard()
+    if not has_landed(noted, snapshot_id, request, outputs):
         return None
     table.metadata, table.metadata_location = noted.metadata, noted.metadata_location
     old_files = tuple(file.file_path for file in removed)
@@ -305,7 +303,7 @@ def _check_partitions(table: Table, file: DataFile) -> None:
             )
 
 
-def _request(table: Table, removed: list[DataFile], added: list[DataFile]) -> tuple[int, _Request]:
+def _request(table: Table, removed: list[DataFile], added: list[DataFile]) -> tuple[int, Request]:
     """A snapshot that replaces the files `removed` by `added`, valid only for the loaded state of `table`.
 
     A transaction of pyiceberg would rebase it on other commits, although its rows were read before these commits.
@@ -327,49 +325,3 @@ def _request(table: Table, removed: list[DataFile], added: list[DataFile]) -> tu
         ice.AssertDefaultSpecId(default_spec_id=table.metadata.default_spec_id),
     )
     return snapshot.snapshot_id, (updates, (*is_branch_as_read, *is_table_as_read))
-
-
-def _has_landed(table: Table, snapshot_id: int, request: _Request, files: frozenset[str]) -> bool:
-    """Commit; False if another commit came first: then this commit and its `files` will never be in the table.
-
-    Raises
-    ------
-    StorageError
-        The commit may or may not be in the table.
-    """
-    from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
-
-    former = {snapshot.snapshot_id for snapshot in table.snapshots()}
-    try:
-        try:
-            table._do_commit(*request)  # noqa: SLF001 - as above
-        except Exception as error:  # also if the client sent it twice because an answer was lost
-            table.refresh()
-            if not (isinstance(error, CommitFailedException) or _is_late(table, request)):
-                raise
-            return table.metadata.snapshot_by_id(snapshot_id) is not None or _is_named(table, files, former)
-    except Exception as error:  # any class of error: none of them proves that nothing was committed
-        raise StorageError(
-            f"cannot commit to table {table.location()}: {first_line(error)[:300]}",
-            do=f"call again unless the table has snapshot {snapshot_id}: its files stay, as the table may name them",
-        ) from error
-    return True
-
-
-def _is_late(table: Table, request: _Request) -> bool:
-    """Whether `table` has a newer sequence number, also by another branch, so that no catalog takes the snapshot."""
-    snapshot = next(update.snapshot for update in request[0] if hasattr(update, "snapshot"))
-    number, has_parent = snapshot.sequence_number or 0, snapshot.parent_snapshot_id is not None
-    return has_parent and table.metadata.format_version > 1 and number <= table.metadata.last_sequence_number
-
-
-def _is_named(table: Table, files: frozenset[str], former: Container[int]) -> bool:
-    """Whether snapshots other than the `former` ones name any of `files`.
-
-    The snapshot that wrote them may be expired by now, and a catalog may list only the snapshots of branches and tags.
-    """
-    snapshots = [snapshot for snapshot in table.snapshots() if snapshot.snapshot_id not in former]
-    manifests = [manifest for snapshot in snapshots for manifest in snapshot.manifests(table.io)]
-    new = {manifest.manifest_path: manifest for manifest in manifests if manifest.added_snapshot_id not in former}
-    entries = (entry for manifest in new.values() for entry in manifest.fetch_manifest_entry(table.io))
-    return not files.isdisjoint(new) or any(entry.data_file.file_path in files for entry in entries)
