@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 
 import zonebloom as zb
 from tests.depth import deep_only, some
@@ -17,13 +18,7 @@ from tests.spark.cluster import changed
 from tests.spark.rows import assert_as_plain, indexed, plain_read, rows_of_each, write
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.scan.readers import url_of
-from zonebloom.errors import (
-    ColumnNotFoundError,
-    ConcurrentCommitError,
-    IndexNotFoundError,
-    InvalidArgumentError,
-    PredicateError,
-)
+from zonebloom.errors import ColumnNotFoundError, ConcurrentCommitError, InvalidArgumentError, PredicateError
 from zonebloom.spark import ZoneBloom
 
 WAYS = ("auto", "files", "plain")
@@ -147,8 +142,33 @@ def test_a_lake_of_a_view_is_of_the_view_of_now(any_spark, tmp_path):
             lake = ZoneBloom(any_spark).read("replaced")
         assert [row.of for row in lake.where("k = 'x'").collect()] == [name]
     any_spark.catalog.dropTempView("replaced")
-    with pytest.raises(IndexNotFoundError, match="got replaced; see"):
-        lake.where("k = 'x'")
+    with pytest.raises(AnalysisException, match="replaced"):
+        lake.where("k = 'x'").collect()
+
+
+def test_a_lake_of_a_table_stays_of_that_table(spark):
+    """Whatever database is used later, or view is made."""
+    spark.sql("CREATE DATABASE elsewhere")
+    for name in ("mine", "elsewhere.mine"):
+        spark.createDataFrame([("x", name)], "k string, of string").write.saveAsTable(name)
+        ZoneBloom(spark).create_index(name, "k")
+    try:
+        lake = ZoneBloom(spark).read("mine")
+        spark.sql("USE elsewhere")
+        assert [row.of for row in lake.where("k = 'x'").collect()] == ["mine"]
+        spark.sql("USE default")
+        folder = ZoneBloom(spark).read("elsewhere.mine").index.data.location
+        spark.read.parquet(folder).createOrReplaceTempView("mine")
+        for frame in (lake.where("k = 'x'"), lake.toDF()):
+            assert [row.of for row in frame.collect()] == ["mine"]
+        of_view = ZoneBloom(spark).read("mine")
+        spark.catalog.dropTempView("mine")
+        with pytest.raises(InvalidArgumentError, match="mine must be the view that was read, got a table"):
+            of_view.where("k = 'x'")
+    finally:
+        spark.sql("USE default")
+        spark.sql("DROP TABLE mine")
+        spark.sql("DROP DATABASE elsewhere CASCADE")
 
 
 def test_keys_of_a_column_of_json_are_joined(spark, tmp_path):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from zonebloom.bloom.hashing import names_of
 from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
@@ -66,14 +66,21 @@ def lake_of(
     lake = Lake(spark, first, reader, method, table, frame)
     if frame is not None:
         _check_frame(frame, lake, is_scan=is_scan)
-        if isinstance(path, str):
-            lake.resolve = lambda: lake_of(catalog, path, index, method=method)
-        elif table is not None:
-            lake.resolve = lambda: lake_of(catalog, spark.table(table.name), index, method=method)
+        name = path if table is None else table.name  # with its catalog and database, whatever is used or made later
+        if isinstance(name, str):
+            lake.resolve = lambda: lake_of(catalog, _named_again(spark, name, table), place, method=method)
     if columns is None:
         return lake
     _leave_out_unread(lake)
     return lake.select(names_of(columns))
+
+
+def _named_again(spark: SparkSession, name: str, table: CatalogTable | None) -> DataFrame:
+    """The frame that a view's or table's name has now; raises if a view's name is of a table by now."""
+    frame = spark.table(name)
+    if table is None and CatalogTable.of(frame) is not None:
+        raise InvalidArgumentError(f"{name} must be the view that was read", got="a table", do="read it again")
+    return frame
 
 
 def _check_frame(frame: DataFrame, lake: Lake, *, is_scan: bool) -> None:
