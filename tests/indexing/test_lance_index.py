@@ -12,6 +12,7 @@ import re
 import shutil
 import tarfile
 import uuid
+from datetime import timedelta
 from pathlib import Path
 
 import lance
@@ -62,6 +63,15 @@ def build(root: Path, column: str = "id", **options) -> zb.Index:
 def lances_own(root: Path, column: str = "id", fpp: float = 0.00057) -> None:
     parameters = {"number_of_items": ROWS_PER_ZONE, "probability": fpp}
     lance.dataset(str(root)).create_scalar_index(column, IndexConfig("bloomfilter", parameters))
+
+
+def replace(table: lance.LanceDataset, ids: dict[str, int], *, is_told: bool = True) -> None:
+    """Give rows of fragment 1 other ids, by their `u`: a column of the fragment is written anew."""
+    changed = pa.table({"u": list(ids), "id": pa.array(ids.values(), pa.int64())})
+    updated, fields = table.get_fragment(1).update_columns(changed, left_on="u", right_on="u")
+    told = {"fields_modified": fields} if is_told else {}
+    operation = lance.LanceOperation.Update(updated_fragments=[updated], **told)
+    lance.LanceDataset.commit(table.uri, operation, read_version=table.version)
 
 
 def index_files(root: Path) -> list[Path]:
@@ -295,10 +305,7 @@ def test_an_index_of_no_column_is_damage(root):
 def test_values_that_are_replaced_meanwhile_are_found(root):
     index, before = build(root), lance.dataset(str(root))
     table = lance.dataset(str(root))
-    changed = pa.table({"u": ["u502"], "id": pa.array([77_777], pa.int64())})
-    updated, fields = table.get_fragment(1).update_columns(changed, left_on="u", right_on="u")
-    operation = lance.LanceOperation.Update(updated_fragments=[updated], fields_modified=fields)
-    lance.LanceDataset.commit(str(root), operation, read_version=table.version)
+    replace(table, {"u502": 77_777})
     index.export_lance(before, "id")
     assert scan(root, "id = 77777", INDEXED)["u"].to_pylist() == ["u502"]
     assert audit_lance(root).is_sound
@@ -349,6 +356,23 @@ def test_values_that_an_overlay_replaced_after_lances_index_are_found_and_audite
     assert scan(root, "id = 77777", INDEXED).num_rows == 1
     overlay(lance.dataset(str(root)), 1, "u", {202: "another column"})
     assert build(root, adopt="lance", index=f"{root}.index").to_table("u = 'another column'").num_rows == 1
+
+
+@pytest.mark.parametrize("then", ["nothing", "the index is optimized", "old versions are removed", "a clone"])
+def test_values_that_a_commit_replaced_without_saying_so_are_found(tmp_path, then):
+    write(root := tmp_path / "t.lance", rows(0, 1000))
+    lances_own(root)
+    replace(lance.dataset(str(root)), {f"u{number}": 77_000 + number for number in range(500, 560)}, is_told=False)
+    table = lance.dataset(str(root))
+    if then == "the index is optimized":
+        write(root, rows(1000, 1100)).optimize.optimize_indices()
+    elif then == "old versions are removed":
+        table.cleanup_old_versions(timedelta(0))
+    elif then == "a clone":
+        table.shallow_clone(str(root := tmp_path / "clone.lance"), table.version)
+    index = build(root, adopt="lance")
+    assert index.to_table(column="id", values=range(77_500, 77_560)).num_rows == 60
+    assert index.verify(sample=1).is_sound
 
 
 def test_an_index_that_lost_rows_is_not_adopted(old_table):

@@ -21,6 +21,7 @@ from zonebloom.ground.errors import DataFileError, InvalidZoneTableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from lance import LanceDataset as LanceTable
     from lance.fragment import FragmentMetadata
     from numpy.typing import NDArray
 
@@ -109,6 +110,29 @@ def _overlaid(
                     new = np.fromiter(replaced, np.int64)
                     rows[fragment.id] = np.union1d(rows.get(fragment.id, new), new)
     return rows
+
+
+def fragments_as_indexed(snapshot: LanceSnapshot, segment: LanceSegment, column: str) -> frozenset[int]:
+    """The fragments of a segment whose values of `column` are those of the version that was indexed, for certain.
+
+    Lance lists in a segment also fragments that were added later, and those whose column was rewritten by a commit that
+    does not say so. None is certain if the version is gone.
+    """
+    field_id = int(snapshot.declared.column_ids[column])
+    try:
+        with explained(snapshot.location):
+            former = _places(snapshot.table.checkout_version(segment.version), field_id)
+    except DataFileError:
+        return frozenset()
+    places = _places(snapshot.table, field_id)
+    same = {number for number, paths in places.items() if former.get(number) == paths}
+    return segment.fragment_ids & same - segment.overlaid.keys()
+
+
+def _places(table: LanceTable, field_id: int) -> dict[int, list[str]]:
+    """By fragment, the data files that have the values of a field. Lance never writes over a file."""
+    fragments = [fragment.metadata for fragment in table.get_fragments()]
+    return {each.id: [file.path for file in each.files if field_id in file.fields] for each in fragments}
 
 
 def segment_location(root: str, uuid: str) -> str:

@@ -1,7 +1,8 @@
 """Building from a Lance table's own bloom filter index: few rows are read.
 
-A fragment is read only if no segment covers it, if it has deleted rows, or if its zones do not match its rows. Lance's
-zones need not have the values of deleted rows, which an older or restored version of the table still has.
+A fragment is read only if no segment covers it with the values that it has now, if it has deleted rows, or if its zones
+do not match its rows. Lance's zones need not have the values of deleted rows, which an older or restored version of the
+table still has.
 
 Spec: specs/lance.md#adopt
 """
@@ -18,7 +19,7 @@ from zonebloom.bloom.hashing import lance_supports
 from zonebloom.bloom.zones import ZoneTable
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.lance import LanceSnapshot
-from zonebloom.formats.lance_index import lance_indexes, read_zones
+from zonebloom.formats.lance_index import fragments_as_indexed, lance_indexes, read_zones
 from zonebloom.ground.errors import DataFileError
 from zonebloom.indexing.fill import BuildPlan
 from zonebloom.indexing.verify import is_in_zone
@@ -59,14 +60,14 @@ class LanceZones:
 def _lance_tables(
     dataset: LanceSnapshot, column: str, column_type: pa.DataType
 ) -> list[tuple[frozenset[int], ZoneTable]]:
-    """For each segment of a bloom index of `column`: the covered fragments, and the zones."""
+    """For each segment of a bloom index of `column`: the fragments as they were indexed, and the zones."""
     tables: list[tuple[frozenset[int], ZoneTable]] = []
     blooms = (
         [index for index in lance_indexes(dataset, column) if index.is_bloom] if lance_supports(column_type) else []
     )
     for segment in [part for index in blooms for part in index.segments]:
         try:
-            tables.append((segment.fragment_ids - segment.overlaid.keys(), read_zones(dataset, segment)))
+            tables.append((fragments_as_indexed(dataset, segment, column), read_zones(dataset, segment)))
         except DataFileError as error:
             _warn(str(error))
     return tables
