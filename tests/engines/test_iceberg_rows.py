@@ -21,6 +21,12 @@ REFUSED = {
     "a time for a time of day": (pa.array([NOON]), pa.time64("us"), "got for v, a time64"),
     "a double for cents": (pa.array([1.1, 1.105]), pa.decimal128(9, 2), "got 1.105 for v, a decimal128(9, 2)"),
     "a decimal for a float": (pa.array([Decimal(16777217)]), pa.float32(), "got Decimal('16777217') for v, a float"),
+    "a decimal finer than a double": (
+        pa.array([Decimal("12345678901234567.891")]),
+        pa.float64(),
+        "got Decimal('12345678901234567.891') for v, a double",
+    ),
+    "an integer beyond cents": (pa.array([1000]), pa.decimal128(5, 2), "for v, a decimal128(5, 2)"),
     "a number for a truth": (pa.array([1, 5]), pa.bool_(), "got 5 for v, a bool"),
     "a double beyond floats": (pa.array([float("inf"), 1e300]), pa.float32(), "got 1e+300 for v, a float"),
     "a text beyond doubles": (pa.array(["1", "1e400"]), pa.float64(), "got '1e400' for v, a double"),
@@ -58,6 +64,14 @@ REFUSED = {
     "a list for a number": (pa.array([[1]]), pa.int64(), "got for v, a int64"),
 }
 TAKEN = {
+    "a decimal for the nearest double": (pa.array([Decimal("1.501"), None]), pa.float64(), [1.501, None]),
+    "a decimal of a dictionary": (pa.array([Decimal("1.501")]).dictionary_encode(), pa.float64(), [1.501]),
+    "a decimal in a struct in a list": (
+        pa.array([[{"b": "x", "a": Decimal("1.501")}]]),
+        pa.list_(pa.struct([("a", pa.float64()), ("b", pa.string())])),
+        [[{"a": 1.501, "b": "x"}]],
+    ),
+    "an integer for cents": (pa.array([1, -3]), pa.decimal128(5, 2), [1, -3]),
     "text for a number": (pa.array(["01", None]).dictionary_encode(), pa.int64(), [1, None]),
     "text for a float": (pa.array(["0.5"]), pa.float32(), [0.5]),
     "null for a struct with a required field": (

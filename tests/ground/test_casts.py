@@ -28,6 +28,31 @@ def test_integers_become_decimals_of_fewer_digits_than_their_type_has(kind):
         cast_exactly(pa.array([10**12]), kind)
 
 
+def test_decimals_become_the_nearest_floats():
+    prices = [Decimal(mills).scaleb(-3) for mills in range(-3000, 3000)]
+    for kind in (pa.decimal64(12, 3), pa.decimal128(12, 3), pa.decimal256(60, 3)):
+        held = pa.chunked_array([prices[:7], [], [None, *prices[7:]]], kind)
+        doubles = cast_exactly(held, pa.float64())
+        assert doubles.drop_null().to_pylist() == list(map(float, prices))
+        assert cast_exactly(held, pa.float32()).drop_null().equals(doubles.drop_null().cast(pa.float32()))
+    for digits in ("12345678901234567.891", "0.12345678901234567891"):
+        with pytest.raises(pa.ArrowInvalid, match="not all of the values"):
+            cast_exactly(pa.array([Decimal(digits)]), pa.float64())
+
+
+def test_decimals_in_lists_maps_and_structs_become_the_nearest_floats():
+    def kind(price: pa.DataType, *gone: tuple[str, pa.DataType]) -> pa.DataType:
+        return pa.list_(pa.struct([*gone, ("prices", pa.map_(price, price)), ("cents", pa.decimal128(9, 2))]))
+
+    def rows(price: object, **gone: object) -> list[object]:
+        return [None, [], [{**gone, "prices": [(price, price), (price, None)], "cents": Decimal("1.10")}, None]]
+
+    held = pa.array(
+        rows(Decimal("1.501"), gone=Decimal("0.1")), kind(pa.decimal128(12, 3), ("gone", pa.decimal128(1, 1)))
+    )
+    assert cast_exactly(held, kind(pa.float64())).to_pylist() == rows(1.501)
+
+
 @pytest.mark.parametrize("around", [lambda kind: kind, pa.list_, lambda kind: pa.map_(pa.string(), kind)])
 def test_fields_that_are_dropped_are_not_compared(around):
     """As of an Iceberg table whose struct lost a field and widened another."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from zonebloom.bloom.hashing import hash_values, storage_type
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.ground.arrow import parquet as pq, plain_array
-from zonebloom.ground.casts import widened
+from zonebloom.ground.casts import converted
 from zonebloom.ground.errors import InvalidArgumentError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class ParquetSbbf(Sbbf):
             )
         wanted = value_type(self.column_type)
         try:
-            same = values if values.type == self.column_type else widened(values, wanted).cast(wanted)
+            same = values if values.type == self.column_type else converted(values, wanted)
             return plain_values(same, self.plain_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidArgumentError(f"values must be of the column's type {self.column_type}", got=error) from error

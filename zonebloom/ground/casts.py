@@ -29,12 +29,12 @@ def cast_exactly(values: _Values, wanted: pa.DataType) -> _Values:
         raise pa.ArrowInvalid("narrower floats would be rounded")
     if some_leaf(misreads, values.type, wanted):
         raise pa.ArrowInvalid("values of one type are not read as those of the other")
-    values = widened(values, wanted)
-    converted = values.cast(wanted)
+    values = _widened(values, wanted)
+    own = converted(values, wanted)
     is_checked = some_leaf(is_unchecked, values.type, wanted)
-    if is_checked and not _has_values_of(values.cast(_shared(values.type, wanted)), converted):
+    if is_checked and not _has_values_of(values.cast(_shared(values.type, wanted)), own):
         raise pa.ArrowInvalid("it has not all of the values")
-    return converted
+    return own
 
 
 def _shared(held: pa.DataType, wanted: pa.DataType) -> pa.DataType:
@@ -48,22 +48,54 @@ def _shared(held: pa.DataType, wanted: pa.DataType) -> pa.DataType:
     return with_inner(held, [field.with_type(_shared(field.type, other.type)) for field, other in pairs])
 
 
-def widened(values: _Values, wanted: pa.DataType) -> _Values:
+def converted(values: _Values, wanted: pa.DataType, *, safe: bool = True) -> _Values:
+    """`values` cast to `wanted`: a decimal becomes the nearest float, and an integer any decimal of its value.
+
+    pyarrow 26 has 1.5010000000000001 for the decimal 1.501, and 1.501 for its text.
+    """
+    values = _widened(values, wanted)
+    return values.cast(_between(values.type, wanted, _digits_for_floats)).cast(wanted, safe=safe)
+
+
+def _widened(values: _Values, wanted: pa.DataType) -> _Values:
     """`values` to cast to `wanted`; integers for decimals have all digits.
 
     pyarrow 26 compares the digits of the two types, not the values: it refuses the int64 1 for a decimal of 5 digits.
     """
-    if not some_leaf(lambda held, own: pa.types.is_integer(held) and pa.types.is_decimal(own), values.type, wanted):
-        return values
-    all_digits = with_leaves(values.type, lambda leaf: pa.decimal256(76, 0) if pa.types.is_integer(leaf) else leaf)
-    return values.cast(all_digits)
+    return values.cast(_between(values.type, wanted, _all_digits_for_decimals))
 
 
-def _has_values_of(values: pa.Array | pa.ChunkedArray, converted: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether `converted`, cast back, is `values`."""
+def _digits_for_floats(held: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
+    return pa.string() if pa.types.is_decimal(held) and pa.types.is_floating(wanted) else None
+
+
+def _all_digits_for_decimals(held: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
+    return pa.decimal256(76, 0) if pa.types.is_integer(held) and pa.types.is_decimal(wanted) else None
+
+
+def _between(
+    held: pa.DataType, wanted: pa.DataType, leaf_type: Callable[[pa.DataType, pa.DataType], pa.DataType | None]
+) -> pa.DataType:
+    """The type `held` with the leaves that `leaf_type` gives for two leaves at one place; without one it stays."""
+    leaf = leaf_type(unwrapped(held), unwrapped(wanted))
+    if leaf is not None or not (pa.types.is_nested(held) and pa.types.is_nested(wanted)):
+        return held if leaf is None else leaf
+    fields = [held.field(number) for number in range(held.num_fields)]
+    types = [wanted.field(number).type for number in range(wanted.num_fields)]
+    if pa.types.is_struct(held) and pa.types.is_struct(wanted):
+        by_name = {field.name: field.type for field in wanted}
+        types = [by_name.get(field.name, field.type) for field in fields]
+    if len(fields) != len(types):
+        return held
+    inner = zip(fields, types, strict=True)
+    return with_inner(held, [field.with_type(_between(field.type, kind, leaf_type)) for field, kind in inner])
+
+
+def _has_values_of(values: pa.Array | pa.ChunkedArray, others: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether `others`, cast back, are `values`."""
     if not len(values):
         return True
-    sides = ([side] if isinstance(side, pa.Array) else side.chunks for side in (values, converted))
+    sides = ([side] if isinstance(side, pa.Array) else side.chunks for side in (values, others))
     before, after = (pa.chunked_array(list(map(plain_array, chunks))) for chunks in sides)
     after = after.cast(before.type)
     bits = with_leaves(before.type, as_bits)

@@ -123,7 +123,8 @@ def upsert(table: Table, rows: pa.Table, key: str, *, index: str | os.PathLike[s
         As for `delete`.
     rows
         The columns of the table, structs with the same fields. A value is converted to the table's type only if the
-        conversion is exact; floats are rounded. Each key occurs once. A null key and NaN equal no key of the table.
+        conversion is exact; floats are rounded, and a decimal becomes the nearest float. Each key occurs once. A null
+        key and NaN equal no key of the table.
     key
         A column of the table.
 

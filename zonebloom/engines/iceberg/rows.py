@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.ground.arrow import is_number, is_text, plain_array, python_value, unwrapped
-from zonebloom.ground.casts import is_unchecked, misreads, some_leaf
+from zonebloom.ground.casts import converted, is_unchecked, misreads, some_leaf
 from zonebloom.ground.errors import InvalidArgumentError, first_line
 from zonebloom.predicates.coerce import fit_each
 from zonebloom.predicates.literals import null_mask
@@ -50,7 +50,7 @@ def _converted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         )
     for chunk in column.chunks or [pa.nulls(0, column.type)]:
         try:
-            chunks.append(chunk.cast(wanted))
+            chunks.append(converted(chunk, wanted))
             _check(field.name, chunk, chunks[-1], is_required=not field.nullable)
         except InvalidArgumentError:
             raise

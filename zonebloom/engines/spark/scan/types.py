@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from zonebloom.ground.arrow import is_text, unwrapped
-from zonebloom.ground.casts import rounds_floats, some_leaf, widened
+from zonebloom.ground.casts import converted, rounds_floats, some_leaf
 from zonebloom.ground.errors import DataFileError, UnsupportedTypeError
 
 MAX_DIGITS: Final = 38
@@ -179,7 +179,7 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
         return column
     if some_leaf(_is_refused, column.type, wanted):
         raise ValueError("Spark's own reader refuses such a file")
-    return widened(column, wanted).cast(wanted, safe=is_same_value(column.type))
+    return converted(column, wanted, safe=is_same_value(column.type))
 
 
 def _is_bytes(arrow_type: pa.DataType) -> bool:
