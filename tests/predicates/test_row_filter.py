@@ -270,6 +270,7 @@ def test_null_literals_are_never_true():
         (pa.int64(), "abs(x)", r"column abs\(x\) holds int64, got True; compare the column"),
         (pa.int64(), "x", r"column x holds int64, got True"),
         (pa.uuid(), "CAST(x AS VARCHAR) = 'a'", "compared with a UUID's text, uncast"),
+        (pa.decimal128(9, 7), "CAST(x AS VARCHAR) = '5e-7'", r"at most 6 decimal places, got .*decimal128\(9, 7\)"),
         (pa.list_(pa.int8()), x == 1, r"column x holds list"),
         (pa.string(), "x LIKE 'a!' ESCAPE '!'", "must not end with its escape"),
     ],

@@ -31,6 +31,8 @@ else:
 _CRASHING_NUMERAL = r"[eE][+-]?0*[1-9][0-9]{2}|\.[0-9]{100}"
 """Numerals for which pyarrow 26 reads beyond its table of powers of ten and crashes. They raise an error instead."""
 _MOST_DIGITS = 76
+_MOST_PLACES = 6
+"""With more decimal places pyarrow may write a decimal with an exponent, as 5.00E-7."""
 _KERNELS = {
     "abs": "abs_checked",
     "coalesce": "coalesce",
@@ -176,6 +178,12 @@ def _common_type(kinds: list[pa.DataType]) -> pa.DataType | None:
 def _cast(term: CastTerm, child: Operand) -> pc.Expression:
     if isinstance(child.type, pa.UuidType) and not isinstance(term.type, pa.UuidType):
         raise PredicateError("a UUID must be compared with a UUID's text, uncast", got=term_sql(term))
+    if pa.types.is_decimal(child.type) and is_text(term.type) and not 0 <= child.type.scale <= _MOST_PLACES:
+        raise PredicateError(
+            f"a decimal that is cast to text must have at most {_MOST_PLACES} decimal places",
+            got=f"{term_sql(term)}, of type {child.type}",
+            do="compare the decimal itself",
+        )
     source = child.expression
     if pa.types.is_decimal(child.type) and pa.types.is_floating(term.type):
         return _as_float(child, term.type)
