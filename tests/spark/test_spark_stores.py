@@ -5,6 +5,7 @@ Oracles: Spark's plain read of a copy on this machine, and the library's build o
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import pyarrow as pa
 import pytest
 
 import zonebloom
+from tests.spark.cluster import changed
 from tests.spark.rows import of_lake, of_plain_read, plain_read, shown, write
 from zonebloom.engines.spark.pushdown.metadata import CHAR
+from zonebloom.errors import InvalidArgumentError
 from zonebloom.spark import ZoneBloom
 
 ROWS_PER_ZONE = 64
@@ -90,6 +93,30 @@ def test_texts_of_char_are_padded_as_spark_pads_them(spark, s3, tmp_path):
     expected = of_plain_read(plain_read(spark, tmp_path / "copy"), conditions)
     for how in ("auto", "row_ranges"):
         assert of_lake(ZoneBloom(spark, storage_options=s3.options).read(url), conditions, how) == expected
+
+
+def test_folders_have_the_types_that_spark_infers_as_they_are_spelled(spark, s3, tmp_path):
+    """`%2B4` is no number, and `4` is one."""
+    for folder in ("phone=%2B4/n=4", "phone=5/n=5%20"):
+        write(tmp_path / "copy" / folder / "a.parquet", {"k": ["a", "b"]})
+    url = s3.upload(tmp_path / "copy", "spelled")
+    zonebloom.build_index(url, "k", storage_options=s3.options)
+    lake, plain = ZoneBloom(spark, storage_options=s3.options).read(url), plain_read(spark, tmp_path / "copy")
+    conditions = ["k = 'a'", "phone = '+4'", "phone = '4'", "phone = 4", "phone = '5'", "n = '5 '", "n = 5", "n = '4'"]
+    assert lake.schema == plain.schema
+    assert of_lake(lake, conditions, "auto") == of_plain_read(plain, conditions)
+
+
+def test_times_of_a_store_are_not_read_if_spark_would_move_them(spark, s3, tmp_path):
+    write(tmp_path / "copy" / "a.parquet", {"k": ["a"], "born": pa.array([dt.date(1500, 1, 1)])})
+    url = s3.upload(tmp_path / "copy", "born")
+    zonebloom.build_index(url, "k", storage_options=s3.options)
+    lake = ZoneBloom(spark, storage_options=s3.options).read(url)
+    with changed(spark, "spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY"):
+        for read in (lake.toDF, lambda: lake.where("k = 'a'"), lambda: lake.where("born > DATE '1400-01-01'")):
+            with pytest.raises(InvalidArgumentError, match="got a setting by which Spark moves them"):
+                read()
+        assert lake.select("k").where("k = 'a'").collect() == [("a",)]
 
 
 def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):

@@ -62,7 +62,7 @@ def _check_values(lake: Lake, layout: Layout, rows: RowSelection, asked: StructT
     both = next((name for name in asked.names if name.lower() in shadowed), None)
     if problem is None and both is not None:
         problem = f"column {both} in files and in folders, and Spark takes the values of folders"
-    if problem is None and lake.reader.is_native and has_times(asked) and is_moving_by_setting(lake.spark):
+    if problem is None and has_times(asked) and is_moving_by_setting(lake.spark):
         problem = "a setting by which Spark moves dates and times"
     if problem is not None:
         raise InvalidArgumentError(

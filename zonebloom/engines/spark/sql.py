@@ -81,7 +81,7 @@ def pruned_sql(catalog: Catalog, text: str, args: Any = None, **lakes: Lake | Da
     whole = _run(catalog.spark, text, args, frames)
     try:
         return _query(catalog, text, args, frames, lakes).pruned(whole) or whole
-    except PySparkException:
+    except (PySparkException, InvalidArgumentError):  # the second of a lake that only Spark may read now
         return whole
 
 

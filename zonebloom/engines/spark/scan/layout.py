@@ -109,9 +109,9 @@ class Layout:
 
     @cached_property
     def _texts(self) -> dict[str, dict[str, str | None]]:
-        """The partition values of each folder with files, as texts."""
+        """The partition values of each folder with files, as the folders spell them."""
         folders = dict.fromkeys(path.rpartition("/")[0] for path in self.view.files)
-        return {folder: values_of(f"{folder}/") for folder in folders}
+        return {folder: _spelled(f"{folder}/") for folder in folders}
 
     # --- footers ------------------------------------------------------------------------------------------------------
 
@@ -230,11 +230,16 @@ def values_of(path: str) -> dict[str, str | None]:
     >>> values_of("day=3/city=a%2Fb/part-0.parquet")
     {'day': '3', 'city': 'a/b'}
     """
+    return {key: None if value is None else _decoded(value) for key, value in _spelled(path).items()}
+
+
+def _spelled(path: str) -> dict[str, str | None]:
+    """As `values_of`, with the values as the folders spell them: `%2B5` is no number in Spark."""
     values: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:
         key, separator, value = folder.partition("=")
         if separator and key:
-            values[unquote(key)] = None if value == _NULL_FOLDER else _decoded(value)
+            values[unquote(key)] = None if value == _NULL_FOLDER else value
     return values
 
 
@@ -246,7 +251,7 @@ def _decoded(text: str) -> str:
 
 
 def infer(texts: Iterable[str | None]) -> spark.DataType:
-    """The type that Spark infers for the values of a partition column; text where Spark would infer timestamp."""
+    """The type that Spark infers for spelled values of a partition column; text where it would infer timestamp."""
     types = {_type_of(text) for text in texts} - {_VOID}
     if len(types) <= 1:
         return next(iter(types), _VOID)
@@ -295,15 +300,17 @@ def _trimmed(text: str) -> str:
 
 
 def typed(text: str | None, column_type: spark.DataType, path: str) -> Any:
-    """A partition value of the file at `path` as a Python value of its type.
+    """A partition value of the file at `path`, as its folder spells it, as a Python value of its type.
 
     Raises
     ------
     DataFileError
         It does not fit the type.
     """
-    if text is None or isinstance(column_type, spark.StringType):
-        return text
+    if text is None:
+        return None
+    if isinstance(column_type, spark.StringType):
+        return _decoded(text)
     try:
         return _READ_AS[column_type.typeName()](text)
     except (KeyError, ValueError, ArithmeticError) as error:

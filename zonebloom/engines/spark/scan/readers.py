@@ -26,6 +26,7 @@ from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.executors import changed_setting, is_connect
 from zonebloom.engines.spark.frames import location_of
+from zonebloom.engines.spark.pushdown.calendars import has_times, is_moving_by_setting
 from zonebloom.engines.spark.pushdown.names import named, unlike
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
@@ -36,7 +37,7 @@ from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.engines.spark.versions import frame_of
 from zonebloom.formats import ParquetDataset
 from zonebloom.ground.arrow import from_numpy
-from zonebloom.ground.errors import DataFileError
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError
 from zonebloom.index.index import Index
 from zonebloom.index.reader import IndexReader
 from zonebloom.search.view import View
@@ -86,7 +87,19 @@ class RangeReader:
         return Layout(view).schema()
 
     def frame(self, view: View, schema: StructType, rows: DataFrame | None = None, **_: bool) -> DataFrame:
-        """As `SparkReader.frame`. Spark has a plan of what is read here only for a table of its catalog."""
+        """As `SparkReader.frame`. Spark has a plan of what is read here only for a table of its catalog.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A setting makes Spark move dates and times, which the library does not.
+        """
+        if has_times(schema) and is_moving_by_setting(self.spark):
+            raise InvalidArgumentError(
+                "dates and timestamps of tables and stores must be read as they are stored",
+                got="a setting by which Spark moves them, as spark.sql.parquet.datetimeRebaseModeInRead = LEGACY",
+                do="set it to CORRECTED, or leave their columns out by columns=",
+            )
         rows = read_rows(self.spark, Layout(view), view.universe, schema) if rows is None else rows
         return rows if self.table is None else _guarded(rows, self.table.frame)
 
