@@ -323,15 +323,16 @@ def test_times_of_day_are_printed_to_the_nanosecond(tmp_path, run):
 
 
 def test_instants_before_standard_time_are_printed_so_that_they_are_found_again(tmp_path, run):
-    """The offset of Berlin was 53 minutes and 28 seconds, which neither ISO 8601 nor pyarrow has."""
+    """The offset of Berlin was 53 minutes and 28 seconds, which ISO 8601 has not; pytz, of pyarrow 21, rounds it."""
     seconds = pa.array([-2_840_140_800, 0]).view(pa.timestamp("s", "Europe/Berlin"))
     nested = pa.StructArray.from_arrays([seconds], ["t"])
     pq.write_table(pa.table({"t": seconds, "s": nested}), tmp_path / "a.parquet")
     zb.build_index(tmp_path / "a.parquet", "t", rows_per_zone=1)
     command = ("scan", tmp_path / "a.parquet", "-w", "TRUE", "--columns")
-    assert run(*command, "t").out == "t\n1880-01-01 00:00:00+00:00\n1970-01-01 01:00:00+01:00\n"
-    first = json.loads(run(*command, "t,s", "-f", "json").out.splitlines()[0])
-    assert first == {"t": "1880-01-01 00:00:00+00:00", "s": {"t": "1880-01-01 00:00:00+00:00"}}
+    header, first, last = run(*command, "t").out.splitlines()
+    assert (header, last) == ("t", "1970-01-01 01:00:00+01:00")
+    assert first in ("1880-01-01 00:00:00+00:00", "1880-01-01 00:53:00+00:53")
+    assert json.loads(run(*command, "t,s", "-f", "json").out.splitlines()[0]) == {"t": first, "s": {"t": first}}
     values = run(*command, "t").out.encode()
     asked = run("exists", tmp_path / "a.parquet", "-c", "t", "--values", "-", "--exact", stdin=values)
     assert [line.split()[-1] for line in asked.out.splitlines()] == ["true", "true"]
