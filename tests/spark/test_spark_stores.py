@@ -107,6 +107,19 @@ def test_folders_have_the_types_that_spark_infers_as_they_are_spelled(spark, s3,
     assert of_lake(lake, conditions, "auto") == of_plain_read(plain, conditions)
 
 
+@pytest.mark.parametrize("skipped", ["sub/b.parquet", "b.parquet._COPYING_", "old/2020/b.parquet", ""])
+def test_files_that_spark_skips_are_skipped_in_a_store(spark, s3, tmp_path, skipped):
+    names = ("a.parquet", skipped) if skipped else ("d=1/a.parquet", "a.parquet")
+    for name in names:
+        write(tmp_path / "copy" / name, {"k": ["a"], "of": [name]})
+    url = s3.upload(tmp_path / "copy", "skipped")
+    zonebloom.build_index(url, "k", storage_options=s3.options)
+    zb = ZoneBloom(spark, storage_options=s3.options)
+    for frame in (zb.read(url).where("k = 'a'"), zb.read(url).toDF()):
+        assert [row.of for row in frame.collect()] == [names[0]]
+    assert zb.search(url, "k = 'a'").files == [names[0]]
+
+
 def test_times_of_a_store_are_not_read_if_spark_would_move_them(spark, s3, tmp_path):
     write(tmp_path / "copy" / "a.parquet", {"k": ["a"], "born": pa.array([dt.date(1500, 1, 1)])})
     url = s3.upload(tmp_path / "copy", "born")

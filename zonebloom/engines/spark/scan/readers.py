@@ -103,9 +103,12 @@ class RangeReader:
         rows = read_rows(self.spark, Layout(view), view.universe, schema) if rows is None else rows
         return rows if self.table is None else _guarded(rows, self.table.frame)
 
-    def searched(self, index: Index) -> Index:
-        """`index` itself: it lists the files that are read here."""
-        return index
+    def searched(self, index: Index) -> IndexReader:
+        """`index` over the files of a table, or over those of a store as Spark sees them."""
+        data = index.data
+        if not isinstance(data, ParquetDataset):
+            return index
+        return IndexReader(index._snapshot, SeenFiles(data.store, data.layout, data.files))  # noqa: SLF001 - as below
 
 
 class SparkReader:

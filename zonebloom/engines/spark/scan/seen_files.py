@@ -25,7 +25,7 @@ _UNFINISHED = "._COPYING_"
 
 @dataclass(frozen=True)
 class SeenFiles(ParquetDataset):
-    """Parquet files of this machine; `list` gives only the files whose rows Spark reads."""
+    """Parquet files; `list` gives only the files whose rows Spark reads."""
 
     logged: frozenset[str] | None = None
     """Absolute paths of the files that the log of a stream names; None without such a log."""
