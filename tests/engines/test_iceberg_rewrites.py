@@ -377,3 +377,13 @@ def test_a_store_that_refuses_a_file_is_told_and_changes_nothing(s3, tmp_path, e
         assert listed() == files
     assert iceberg.delete(table, "id", [7], index=tmp_path / "index").num_rows_removed == 1
     catalog.close()
+
+
+def test_an_index_is_opened_with_its_own_storage_options(s3, catalog):
+    table = catalog.create_table("db.t", SCHEMA)
+    table.append(rows(0, 20))
+    index = zb.build_index(table, "id", index=s3.url("index"), storage_options=s3.options)
+    assert not list(iceberg.table(table, index=index).scan("id = -1").plan_files())
+    assert iceberg.delete(table, "id", [7], index=index).num_rows_removed == 1
+    assert iceberg.upsert(table, rows(3, 4, "new"), "id", index=index).num_rows_removed == 1
+    assert zb.erase(table, "id", [5], index=index.location, storage_options=s3.options).num_rows_erased == 1

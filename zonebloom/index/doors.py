@@ -108,6 +108,18 @@ def open_index(
     raise IndexNotFoundError(f"no index beside {given} or in it", do=Words.BUILD)
 
 
+def store_of(index: str | os.PathLike[str] | Index | None, table: Any) -> Store:
+    """The store, with its options, of an index of `table`; by default of the one beside it. Raises as `open_index`."""
+    if isinstance(index, Index):
+        return index.store
+    return open_index(open_dataset(table).location if index is None else index, dataset=table).store
+
+
+def opened_in(store: Store, table: Any) -> Index:
+    """The newest version of the index in `store`, for `table` as it has been loaded; raises as `open_index`."""
+    return Index(load_snapshot(store, None), open_dataset(table))
+
+
 def _location(path: str | os.PathLike[str]) -> str:
     if not isinstance(path, (str, os.PathLike)):
         raise InvalidArgumentError(

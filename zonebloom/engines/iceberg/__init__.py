@@ -18,9 +18,9 @@ import os
 from typing import TYPE_CHECKING
 
 from zonebloom.engines.iceberg.rewrite import Rewrite, delete, upsert
-from zonebloom.formats import open_dataset
 from zonebloom.formats.iceberg.errors import pyiceberg_tables
 from zonebloom.ground.errors import InvalidArgumentError
+from zonebloom.index.doors import store_of
 from zonebloom.index.index import Index
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def table(table: Table, *, index: str | os.PathLike[str] | Index | None = None) 
     Parameters
     ----------
     index
-        The index of the table, or its place; by default the index beside the table.
+        The index of the table, or its place; by default the index beside the table. An index that needs storage
+        options is given as an `Index`, which has them.
 
     Raises
     ------
@@ -60,6 +61,4 @@ def table(table: Table, *, index: str | os.PathLike[str] | Index | None = None) 
         )
     from zonebloom.engines.iceberg.pruned_table import PrunedTable  # noqa: PLC0415 - needs the extra
 
-    if isinstance(index, Index):
-        index = index.location
-    return PrunedTable(table, open_dataset(table).location if index is None else os.fspath(index))
+    return PrunedTable(table, store_of(index, table))

@@ -18,21 +18,21 @@ from pyiceberg.table import DataScan, FileScanTask, Table
 
 from zonebloom.formats.iceberg.locations import relative_path
 from zonebloom.ground.errors import DataFileError, StaleWarning, first_line
-from zonebloom.index.doors import open_index
+from zonebloom.index.doors import opened_in
 from zonebloom.predicates import IsIn, IsNull, Predicate, tree
 from zonebloom.search.result import SearchResult
+from zonebloom.stores.store import Store
 
 
 class PrunedTable(Table):  # type: ignore[misc]  # pyiceberg is not read by mypy
-    """`Table` with an index; each scan asks it."""
+    """`Table` with the index in a store; each scan asks its newest version."""
 
     last_scan: SearchResult | None = None
     """The index's answer to the scan that was planned last; None if there was nothing to ask."""
 
-    def __init__(self, table: Table, place: str) -> None:
+    def __init__(self, table: Table, store: Store) -> None:
         super().__init__(table.name(), table.metadata, table.metadata_location, table.io, table.catalog, table.config)
-        self._place = place
-        open_index(place, dataset=self)
+        self._store = store
 
     def scan(self, *arguments: Any, **options: Any) -> PrunedScan:
         """As `Table.scan`."""
@@ -43,7 +43,7 @@ class PrunedTable(Table):  # type: ignore[misc]  # pyiceberg is not read by mypy
         """Paths of data files, below the table if they are, without a row that matches `predicate`."""
         self.last_scan = None
         try:
-            self.last_scan = result = open_index(self._place, dataset=as_loaded).search(predicate)
+            self.last_scan = result = opened_in(self._store, as_loaded).search(predicate)
         except DataFileError as error:  # a kind of table that only pyiceberg reads
             warnings.warn(f"read whole: {first_line(error)}", StaleWarning, stacklevel=3)
             return set()

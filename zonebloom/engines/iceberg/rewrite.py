@@ -18,14 +18,13 @@ import pyarrow as pa
 
 from zonebloom.engines.iceberg.commits import Request, has_landed, with_noted_outputs
 from zonebloom.engines.iceberg.rows import as_declared
-from zonebloom.formats import open_dataset
 from zonebloom.formats.iceberg.errors import explained, pyiceberg_tables
 from zonebloom.formats.iceberg.locations import relative_path
 from zonebloom.formats.iceberg.snapshot import planned
 from zonebloom.ground.arrow import rowless
 from zonebloom.ground.errors import ConcurrentCommitError, DataFileError, InvalidArgumentError
 from zonebloom.ground.rendering import Result
-from zonebloom.index.doors import open_index
+from zonebloom.index.doors import opened_in, store_of
 from zonebloom.index.index import Index
 from zonebloom.predicates import IsIn
 from zonebloom.predicates.literals import collected
@@ -84,7 +83,8 @@ def delete(table: Table, column: str, keys: Any, *, index: str | os.PathLike[str
         An array or a list of values; null and NaN equal nothing.
     index
         The index of the column, or its place; by default the index beside the table. Files that are not in the index
-        are read. Call `refresh` afterwards: this call does not add the new files to the index.
+        are read. Call `refresh` afterwards: this call does not add the new files to the index. An index that needs
+        storage options is given as an `Index`, which has them.
 
     Raises
     ------
@@ -164,10 +164,11 @@ def _rewrite(
 
     No change makes no snapshot.
     """
-    place = index.location if isinstance(index, Index) else index
+    check_has_catalog(table)
+    store = store_of(index, table)
     for _ in range(_PLANS):
         current = _loaded_anew(table)
-        view = open_index(open_dataset(table).location if place is None else place, dataset=current).view()
+        view = opened_in(store, current).view()
         if version not in (None, view.dataset):
             break
         done = _attempted(current, column, *change(current), view)
@@ -209,7 +210,6 @@ def _loaded_anew(table: Table) -> Table:
     ConcurrentCommitError
         The catalog has another table of that name.
     """
-    check_has_catalog(table)
     location = table.location()
     with explained("table", location):
         current: Table = table.catalog.load_table(table.name())
