@@ -387,6 +387,39 @@ def test_a_name_that_another_column_took_loses_no_row(tmp_path):
     assert index.to_table("u IS NULL").num_rows == 40
 
 
+ID = ("id", "long", 1, "id")
+A_B = ("a.b", "string", 2, "a.b")
+A = ("a", {"type": "struct", "fields": [described("b", "string", 4, "b", "name")]}, 3, "a")
+"""A column, and a struct with a field, as in a table whose columns were mapped later."""
+
+
+def with_both(start: int, stop: int) -> pa.Table:
+    fields = pa.array([{"b": f"field {i}"} for i in range(start, stop)])
+    return rows(start, stop, a=fields, **{"a.b": [f"column {i}" for i in range(start, stop)]})
+
+
+def test_a_field_of_a_struct_that_took_the_dotted_name_of_a_column_loses_no_row(tmp_path):
+    hand_made(tmp_path, [ID, A_B, ("z", *A[1:])], mode="name")
+    add_file(tmp_path, "a.parquet", with_both(0, 40))
+    index = build(tmp_path, "a.b")
+    hand_made(tmp_path, [ID, A], mode="name")
+    for _refreshed in range(2):
+        assert index.to_table("a.b = 'field 7'")["id"].to_pylist() == [7]
+        index.refresh()
+    assert index.search("a.b = 'field 7'").num_zones_kept == 1
+
+
+def test_a_refresh_while_a_column_has_the_dotted_name_of_a_field_loses_no_row(tmp_path):
+    hand_made(tmp_path, [ID, A], mode="name")
+    add_file(tmp_path, "a.parquet", rows(0, 40, a=with_both(0, 40)["a"]))
+    index = build(tmp_path, "a.b")
+    hand_made(tmp_path, [ID, A_B, A], mode="name")
+    add_file(tmp_path, "b.parquet", with_both(40, 80))
+    index.refresh()
+    hand_made(tmp_path, [ID, A], mode="name")
+    assert index.to_table("a.b = 'field 50'")["id"].to_pylist() == [50]
+
+
 def test_another_column_that_is_indexed_later_does_not_vouch_for_the_first(tmp_path):
     hand_made(tmp_path, MAPPED, mode="name")
     add_file(tmp_path, "a.parquet", with_ids(rows(0, 40, v=[f"v{i}" for i in range(40)]), [1, 2, 3]))

@@ -43,8 +43,6 @@ class Declared:
 def column_id(name: str, declared: Declared | None) -> str:
     """What a column is below its name: its id, empty if the table has no such column; without ids its path.
 
-    A name of the path that has a dot is quoted: column ``a.b`` is not the leaf ``b`` of ``a``.
-
     If this id and the file's fingerprint stay the same, the zones of the column stay right. Nothing else in a table's
     description may change the values of a file.
 
@@ -58,6 +56,11 @@ def column_id(name: str, declared: Declared | None) -> str:
         path = column_path(declared.schema, name)
     except ColumnNotFoundError:
         return ""
+    return path_id(path)
+
+
+def path_id(path: Sequence[str]) -> str:
+    """The id of the column at `path`. A name with a dot is quoted: column ``a.b`` is not the leaf ``b`` of ``a``."""
     return ".".join("`{}`".format(part.replace("`", "``")) if {".", "`"} & set(part) else part for part in path)
 
 

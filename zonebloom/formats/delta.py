@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from zonebloom.formats.dataset import Declared
+from zonebloom.formats.dataset import Declared, path_id
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
 from zonebloom.formats.table_folders import LOG_FOLDER, advice_if_replaced
@@ -346,7 +346,8 @@ def _names(schema: str, mode: str) -> _Names:
 class _Names:
     """The columns of a table by their names in the files.
 
-    - `ids`: by dotted logical name, the dotted name in the files.
+    - `ids`: by dotted logical name, the id of the path in the files. Of several columns with a name, `resolve_column`
+      means the one with the longest names, which is collected first.
     """
 
     def __init__(self, schema: Mapping[str, Any], mode: str) -> None:
@@ -362,7 +363,7 @@ class _Names:
         self, struct: Mapping[str, Any], logical: tuple[str, ...], physical: tuple[str, ...], *, is_item: bool
     ) -> None:
         self._structs.add(physical)
-        for field in struct["fields"]:
+        for field in sorted(struct["fields"], key=lambda field: -len(field["name"])):
             metadata = field.get("metadata", {}) if self.mode != "none" else {}
             name, stored = field["name"], metadata.get(f"{_MAPPING}.physicalName", field["name"])
             logical_path, stored_path = (*logical, name), (*physical, stored)
@@ -370,7 +371,7 @@ class _Names:
             if f"{_MAPPING}.id" in metadata:
                 self._by_id[int(metadata[f"{_MAPPING}.id"])] = name
             if not is_item and self.mode != "none":
-                self.ids[".".join(logical_path)] = ".".join(stored_path)
+                self.ids.setdefault(".".join(logical_path), path_id(stored_path))
             for inner, place in _structs(field["type"], ()):
                 self._collect(inner, (*logical_path, *place), (*stored_path, *place), is_item=is_item or bool(place))
 
