@@ -49,6 +49,7 @@ _RETRIES = {"max_retries": "5", "retry_timeout": "10s"}
 """Retries of requests for the log: an unreachable store is an error within seconds."""
 _ORNAMENT = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*(?:↳|\d+:)?(?:\x1b\[\d+m)*\s*")
 """Separators of the parts of a message of deltalake."""
+_CHAR = b"__CHAR_VARCHAR_TYPE_STRING"
 _MAPPING = "delta.columnMapping"
 _NS_OF_MS = 1_000_000
 _TIMES = 1 << 63
@@ -200,7 +201,7 @@ def _snapshot(table: DeltaTable, store: Store, identity: tuple[Any, ...], *, is_
     names = _names(table.schema().to_json(), mode)
     version = identity[2]
     with _explained(location, "the log"):
-        arrow = pa.schema([field.remove_metadata() for field in pa.schema(table.schema().to_arrow())])
+        arrow = pa.schema(list(map(_with_char, pa.schema(table.schema().to_arrow()))))
         files = _files(table, location, names.name_of)
     declared = Declared(arrow, tuple(table.metadata().partition_columns), names.ids, {"table_version": version})
     deletes = None
@@ -220,6 +221,12 @@ def _snapshot(table: DeltaTable, store: Store, identity: tuple[Any, ...], *, is_
         is_index_inside=True,
         store=store,
     )
+
+
+def _with_char(field: pa.Field) -> pa.Field:
+    """The field with no metadata but Spark's type CHAR(n), whose texts Spark pads before it compares them."""
+    kept = {key: text for key, text in (field.metadata or {}).items() if key == _CHAR}
+    return field.with_metadata(kept) if kept else field.remove_metadata()
 
 
 def mapping_mode(table: DeltaTable) -> str:

@@ -98,9 +98,10 @@ class Layout:
         if field.name in self.partition_columns and self.is_hive:
             return spark.StructField(field.name, infer(texts.get(field.name) for texts in self._texts.values()), True)
         is_int96, written = self._described(field)
-        if self.view.dataset.declared is not None:  # the log has the columns of a table, files may have other names
-            written = None
         read_as = spark_type(field.name, field.type, is_int96=is_int96)
+        if self.view.dataset.declared is not None:  # the log has the columns of a table, files may have other names
+            char = (field.metadata or {}).get(CHAR.encode())
+            return spark.StructField(field.name, read_as, True, char and {CHAR: char.decode()})
         if written is None:
             return spark.StructField(field.name, read_as, True)
         kept = {key: text for key, text in written.metadata.items() if key in ("EXISTS_DEFAULT", CHAR)}
