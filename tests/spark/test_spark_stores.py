@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pytest
+from deltalake import write_deltalake
 
 import zonebloom
 from tests.spark.cluster import changed
@@ -91,8 +93,13 @@ def test_texts_of_char_are_padded_as_spark_pads_them(spark, s3, tmp_path):
     zonebloom.build_index(url, "c", rows_per_zone=4, storage_options=s3.options)
     conditions = ["c = 'x7'", "c = 'x7   '", "c IN ('x8', 'x9  ')", "c = 'y'"]
     expected = of_plain_read(plain_read(spark, tmp_path / "copy"), conditions)
-    for how in ("auto", "row_ranges"):
-        assert of_lake(ZoneBloom(spark, storage_options=s3.options).read(url), conditions, how) == expected
+    fields = [pa.field("id", pa.int64()), pa.field("c", pa.string(), metadata={CHAR: "char(5)"})]
+    table = pads.dataset(tmp_path / "copy").to_table(columns=["id", "c"]).cast(pa.schema(fields))
+    write_deltalake(tmp_path / "table", table)
+    zonebloom.build_index(tmp_path / "table", "c", rows_per_zone=4)
+    for place in (url, tmp_path / "table"):
+        for how in ("auto", "row_ranges"):
+            assert of_lake(ZoneBloom(spark, storage_options=s3.options).read(place), conditions, how) == expected
 
 
 def test_folders_have_the_types_that_spark_infers_as_they_are_spelled(spark, s3, tmp_path):
@@ -120,16 +127,33 @@ def test_files_that_spark_skips_are_skipped_in_a_store(spark, s3, tmp_path, skip
     assert zb.search(url, "k = 'a'").files == [names[0]]
 
 
-def test_times_of_a_store_are_not_read_if_spark_would_move_them(spark, s3, tmp_path):
-    write(tmp_path / "copy" / "a.parquet", {"k": ["a"], "born": pa.array([dt.date(1500, 1, 1)])})
-    url = s3.upload(tmp_path / "copy", "born")
+SETTINGS = {
+    "parquet.datetimeRebaseModeInRead": ("LEGACY", "born", "moves dates and times"),
+    "parquet.binaryAsString": ("true", "raw", "of spark.sql.parquet.binaryAsString"),
+    "parquet.inferTimestampNTZ.enabled": ("false", "at", "of spark.sql.parquet.inferTimestampNTZ.enabled"),
+    "sources.partitionColumnTypeInference.enabled": ("false", "zip", "partitionColumnTypeInference.enabled"),
+}
+"""Settings of `spark.sql`: a value that is no default, a column that Spark then reads otherwise, what is told."""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_spark_reads_otherwise_by_a_setting_is_not_read_from_a_store(spark, s3, tmp_path, name):
+    value, column, told = SETTINGS[name]
+    moment = pa.array([dt.datetime(2020, 1, 1, 12)], pa.timestamp("us"))  # noqa: DTZ001 - a local time
+    columns = {"k": ["a"], "born": pa.array([dt.date(1500, 1, 1)]), "raw": [b"x"], "at": moment}
+    write(tmp_path / "copy" / "zip=01234" / "a.parquet", columns)
+    url = s3.upload(tmp_path / "copy", "settings")
     zonebloom.build_index(url, "k", storage_options=s3.options)
-    lake = ZoneBloom(spark, storage_options=s3.options).read(url)
-    with changed(spark, "spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY"):
-        for read in (lake.toDF, lambda: lake.where("k = 'a'"), lambda: lake.where("born > DATE '1400-01-01'")):
-            with pytest.raises(InvalidArgumentError, match="got a setting by which Spark moves them"):
-                read()
+    zb = ZoneBloom(spark, storage_options=s3.options)
+    lake = zb.read(url)
+    with changed(spark, f"spark.sql.{name}", value):
         assert lake.select("k").where("k = 'a'").collect() == [("a",)]
+        of_column = lake.select("k", column)
+        for read in (lambda: of_column.where("k = 'a'"), of_column.toDF, lambda: lake.where(f"{column} IS NULL")):
+            with pytest.raises(InvalidArgumentError, match=told):
+                read()
+        with pytest.raises(InvalidArgumentError, match=told):
+            zb.map_candidates(url, "k = 'a'", lambda batches: batches, "k string", columns=["k", column])
 
 
 def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):

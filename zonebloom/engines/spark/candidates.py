@@ -15,11 +15,11 @@ from pyspark.sql.types import StructType
 
 from zonebloom.bloom.hashing import names_of
 from zonebloom.bloom.selection import RowSelection
-from zonebloom.engines.spark.pushdown.calendars import has_times, is_moving_by_setting
 from zonebloom.engines.spark.pushdown.names import Names
 from zonebloom.engines.spark.scan.lake import Lake
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.row_ranges import Function, read_rows
+from zonebloom.engines.spark.scan.settings import altering_setting
 from zonebloom.engines.spark.versions import arrow_of
 from zonebloom.ground.errors import InvalidArgumentError, StaleIndexError
 
@@ -62,8 +62,7 @@ def _check_values(lake: Lake, layout: Layout, rows: RowSelection, asked: StructT
     both = next((name for name in asked.names if name.lower() in shadowed), None)
     if problem is None and both is not None:
         problem = f"column {both} in files and in folders, and Spark takes the values of folders"
-    if problem is None and has_times(asked) and is_moving_by_setting(lake.spark):
-        problem = "a setting by which Spark moves dates and times"
+    problem = problem or altering_setting(lake.spark, view, asked)
     if problem is not None:
         raise InvalidArgumentError(
             "tasks must find the values that Spark reads",

@@ -26,13 +26,13 @@ from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.executors import changed_setting, is_connect
 from zonebloom.engines.spark.frames import location_of
-from zonebloom.engines.spark.pushdown.calendars import has_times, is_moving_by_setting
 from zonebloom.engines.spark.pushdown.names import named, unlike
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.row_ranges import read_rows
 from zonebloom.engines.spark.scan.seen_files import SeenFiles, other_names
+from zonebloom.engines.spark.scan.settings import altering_setting
 from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.engines.spark.versions import frame_of
 from zonebloom.formats import ParquetDataset
@@ -92,13 +92,14 @@ class RangeReader:
         Raises
         ------
         InvalidArgumentError
-            A setting makes Spark move dates and times, which the library does not.
+            A setting makes Spark read other values or types of `schema`.
         """
-        if has_times(schema) and is_moving_by_setting(self.spark):
+        problem = altering_setting(self.spark, view, schema)
+        if problem is not None:
             raise InvalidArgumentError(
-                "dates and timestamps of tables and stores must be read as they are stored",
-                got="a setting by which Spark moves them, as spark.sql.parquet.datetimeRebaseModeInRead = LEGACY",
-                do="set it to CORRECTED, or leave their columns out by columns=",
+                "columns of tables and stores must be those that Spark reads by default",
+                got=problem,
+                do="set the default, or leave the columns out by columns=",
             )
         rows = read_rows(self.spark, Layout(view), view.universe, schema) if rows is None else rows
         return rows if self.table is None else _guarded(rows, self.table.frame)
