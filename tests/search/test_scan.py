@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import struct
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -206,6 +207,22 @@ def test_times_of_int96_are_right_or_an_error(tmp_path, is_nested, year):
     ):
         with pytest.raises(DataFileError, match=r"times of INT96 in column c of .* must lie from 1677 to 2262"):
             read()
+
+
+def test_a_time_of_int96_that_wraps_to_whole_microseconds_is_an_error(tmp_path):
+    """Hive and Impala write nanoseconds. 2**64 of them end in 616, so a time that ends so becomes a whole one."""
+    mark = pa.array([946_684_800 * 10**9 + 123_456_789], pa.int64()).view(pa.timestamp("ns"))
+    options = {"use_dictionary": False, "compression": "none", "write_statistics": False, "store_schema": False}
+    (tmp_path / "lake").mkdir()
+    pq.write_table(
+        pa.table({"k": [0], "t": mark}), tmp_path / "lake/a.parquet", use_deprecated_int96_timestamps=True, **options
+    )
+    written, day = (tmp_path / "lake/a.parquet").read_bytes(), 2_451_545  # of 2000; 300 years later is 109,573 days
+    (tmp_path / "lake/a.parquet").write_bytes(
+        written.replace(struct.pack("<qi", 123_456_789, day), struct.pack("<qi", 616, day + 109_573))
+    )
+    with pytest.raises(DataFileError, match="must lie from 1677 to 2262"):
+        zb.build_index(tmp_path / "lake", "k").to_table("k = 0")
 
 
 @pytest.mark.parametrize("is_paged", [False, True])

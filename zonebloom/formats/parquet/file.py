@@ -207,11 +207,11 @@ class DataFile(DescribedFile):
     def _check_times(self, read: pa.Table | pa.RecordBatch, groups: Sequence[int]) -> None:
         """Raise if nanoseconds of INT96 have wrapped: they end in the year 2262, and pyarrow 26 gives no error.
 
-        A wrap adds 616 ns. So whole microseconds, as Spark writes them, have not wrapped; other times are read again.
+        So they are read again, in microseconds, once for each row group.
         """
         for name in self.int96_columns.intersection(read.schema.names):
             others = [number for number in groups if (number, name) not in self._sound_times]
-            if not others or (pa.types.is_timestamp(read[name].type) and _is_whole(read[name])):
+            if not others:
                 continue
             with self._decoding([name]):
                 micros = self._reader([], "us").read_row_groups(others, self._leaves([name]), use_threads=False)
@@ -299,15 +299,6 @@ def open_parquet(
             do="search or scan its index",
         )
     return file
-
-
-def _is_whole(nanos: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether all are whole microseconds."""
-    try:
-        nanos.cast(pa.timestamp("us", nanos.type.tz))
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _at(values: pa.ChunkedArray, positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> pa.ChunkedArray:
