@@ -256,6 +256,14 @@ def test_a_table_that_shares_its_files_is_refused(tmp_path, catalog):
     assert clone.refresh().scan().to_arrow().num_rows == table.scan().to_arrow().num_rows == 100
 
 
+def test_a_table_that_is_loaded_without_its_old_snapshots_is_refused(tmp_path, catalog, table):
+    before = table.refresh().metadata
+    catalog.properties["snapshot-loading-mode"] = "refs"
+    with pytest.raises(InvalidArgumentError, match=r"must be loaded with all snapshots .* snapshot-loading-mode = refs"):
+        zb.erase(table, "text", ["user '7'"], index=tmp_path / "index")
+    assert table.refresh().metadata == before
+
+
 @pytest.mark.parametrize("where", ["elsewhere", "in a folder of its properties", "in its folder"])
 def test_a_file_of_others_that_was_added_stays_and_is_told(tmp_path, catalog, where):
     """Its folder may be read by itself, or be of another table, too, which has the same `write.data.path`."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 """Properties of an Iceberg table that name folders of its own files beside its location."""
+_LOADING_MODE = "snapshot-loading-mode"
+"""Property of a REST catalog; with `refs` it gives only the snapshots that branches and tags name."""
 _NAME_MAPPING = "schema.name-mapping.default"
 
 
@@ -38,11 +40,13 @@ def erase_from_iceberg(index: Index, data: IcebergDataset, column: str, values: 
     Raises
     ------
     InvalidArgumentError
-        The table has no catalog, or shares its files.
+        The table has no catalog, shares its files, or is loaded without its old snapshots.
     DataFileError
         The table is none that pyiceberg can write.
     """
-    _check_owned(data.table())
+    given = data.table()
+    _check_owned(given)
+    _check_loaded_whole(given)
 
     def prepare(table: Table, view: View, _held: Iterable[str]) -> Callable[[], Rewrite]:
         return partial(delete_at, table, column, values, index, view.dataset)
@@ -62,6 +66,16 @@ def _check_owned(table: Table) -> None:
             f"Iceberg table {table.location()} must own its files, which are removed",
             got="the property gc.enabled = false",
             do="set it to true if no other table names its files",
+        )
+
+
+def _check_loaded_whole(table: Table) -> None:
+    """Refuse a table without the snapshots that no branch and no tag names: they would stay, with the erased rows."""
+    if (mode := table.catalog.properties.get(_LOADING_MODE, "all")) != "all":
+        raise InvalidArgumentError(
+            f"Iceberg table {table.location()} must be loaded with all snapshots to be erased from",
+            got=f"a catalog with {_LOADING_MODE} = {mode}",
+            do="load it by a catalog without this property",
         )
 
 
