@@ -17,7 +17,7 @@ from zonebloom.erasing.journal import Journal
 from zonebloom.erasing.tables import AGAIN, delete_all, unnamed, with_deleted_rows
 from zonebloom.formats.iceberg.dataset import IcebergDataset
 from zonebloom.formats.iceberg.errors import explained
-from zonebloom.formats.iceberg.locations import plain_location, relative_path
+from zonebloom.formats.iceberg.locations import plain_location, real_location
 from zonebloom.ground.errors import ConcurrentCommitError, InvalidArgumentError
 from zonebloom.index.index import Index
 from zonebloom.search.view import View
@@ -99,9 +99,9 @@ def _clean_iceberg(table: Table, journal: Journal) -> None:
             )
         table.refresh()
         named: set[str] = set().union(*(_names(table, snapshot, is_live=True) for snapshot in table.snapshots()))
-        places = set(map(plain_location, named))
+        places = set(map(real_location, named))
         former = sorted(
-            {path for paths in journal.all("unnamed") for path in paths if plain_location(path) not in places}
+            {path for paths in journal.all("unnamed") for path in paths if real_location(path) not in places}
         )
         folders = tuple(f"{folder}/" for folder in _folders(table))
         others = {path: why for path in former if (why := _owner(path, table, folders)) is not None}
@@ -144,8 +144,9 @@ def _unnamed(table: Table, named: set[str]) -> Iterator[str]:
             yield f"{folder}: files that no snapshot names were not looked for; run remove_orphan_files"
             yield f"{folder}: old versions of removed files, if the bucket retains versions"
         else:
-            names = {relative_path(path, folder) for path in named}
-            yield from unnamed(folder, open_store(folder, None).files(""), names)
+            places = set(map(real_location, named))
+            paths = open_store(folder, None).files("")
+            yield from unnamed(folder, (path for path in paths if real_location(f"{folder}/{path}") not in places), ())
 
 
 def _folders(table: Table) -> list[str]:

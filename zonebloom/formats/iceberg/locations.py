@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -17,6 +18,12 @@ _HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
 def plain_location(location: str) -> str:
     """A local location as a path, s3a and s3n as s3; Iceberg's locations are not percent-encoded."""
     return _HADOOP_S3.sub("s3://", _FILE.sub("", location)).rstrip("/")
+
+
+def real_location(location: str) -> str:
+    """As `plain_location`; a local path has no links, dots and doubled slashes, so that a file has one location."""
+    plain = plain_location(location)
+    return plain if is_url(plain) else os.path.realpath(plain)
 
 
 def relative_path(path: str, location: str) -> str:
