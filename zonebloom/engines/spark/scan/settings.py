@@ -1,6 +1,6 @@
 """Settings of Spark that change values or types of its plain read; where the library reads, they must be the defaults.
 
-Design: docs/design/spark-reads.md#partition-columns
+Design: docs/design/spark.md#partition-columns
 """
 
 from __future__ import annotations
