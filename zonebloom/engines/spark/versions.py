@@ -9,10 +9,12 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyspark
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -47,6 +49,17 @@ def frame_of(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFr
 
     size = max(table.nbytes // VALUE_BYTES, 1)  # the planner takes the bytes of the range for those of the rows
     return spark.range(0, size, 1, 1).where("id = 0").mapInArrow(rows, schema)
+
+
+@contextmanager
+def errors_of_pyspark() -> Iterator[None]:
+    """Errors of Java that come as they are before Spark 4, as PySpark's."""
+    try:
+        yield
+    except Exception as error:
+        if IS_BEFORE_4 and not isinstance(error, PySparkException):
+            raise PySparkException(message=str(error)) from error
+        raise
 
 
 def arrow_of(frame: DataFrame) -> pa.Table:

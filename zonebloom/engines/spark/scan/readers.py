@@ -34,7 +34,7 @@ from zonebloom.engines.spark.scan.row_ranges import read_rows
 from zonebloom.engines.spark.scan.seen_files import SeenFiles, other_names
 from zonebloom.engines.spark.scan.settings import altering_setting
 from zonebloom.engines.spark.scan.types import arrow_type
-from zonebloom.engines.spark.versions import frame_of
+from zonebloom.engines.spark.versions import errors_of_pyspark, frame_of
 from zonebloom.formats import ParquetDataset
 from zonebloom.ground.arrow import from_numpy
 from zonebloom.ground.errors import DataFileError, InvalidArgumentError
@@ -237,7 +237,8 @@ class SparkReader:
     def _scan(self, paths: Iterable[str], schema: StructType | None, options: Mapping[str, str]) -> DataFrame:
         """Spark's scan of some paths; with a schema Spark infers none."""
         reader = self.spark.read.options(**options)
-        return (reader if schema is None else reader.schema(schema)).parquet(*paths)
+        with errors_of_pyspark():
+            return (reader if schema is None else reader.schema(schema)).parquet(*paths)
 
     @property
     def _base(self) -> dict[str, str]:
