@@ -53,13 +53,13 @@ def frame_of(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFr
 
 @contextmanager
 def errors_of_pyspark() -> Iterator[None]:
-    """Errors of Java that come as they are before Spark 4, as PySpark's."""
+    """Errors of Java as PySpark's; some come as they are, at least until Spark 4.0."""
     try:
         yield
     except Exception as error:
-        if IS_BEFORE_4 and not isinstance(error, PySparkException):
-            raise PySparkException(message=str(error)) from error
-        raise
+        if isinstance(error, PySparkException):
+            raise
+        raise PySparkException(message=str(error)) from error
 
 
 def arrow_of(frame: DataFrame) -> pa.Table:
