@@ -282,7 +282,7 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In the deep suite mark the tests that go deeper, before `-m` chooses by marks."""
+    """Leave out doctests that need a newer pyarrow; in the deep suite mark what goes deeper, before `-m` chooses."""
     for item in items if not has("parquet_blooms") else ():
         if isinstance(item, pytest.DoctestItem) and "bloom_filter_options" in item.dtest.docstring:
             item.add_marker(pytest.mark.skip(reason=str(NEEDS["parquet_blooms"])))

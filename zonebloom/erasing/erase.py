@@ -55,7 +55,7 @@ def erase(
     ----------
     source
         A folder, a file, a table or an index: a path or a URL, an `Index`, a `DeltaTable`, or a pyiceberg `Table`. A
-        table is erased from in its newest version, whatever version the object has loaded.
+        table loses the rows of its newest version, also if the object has loaded an older one.
     column
         An indexed column.
     values
@@ -106,7 +106,7 @@ def _move_on(given: Any, data: Dataset) -> None:
 def _opened(source: Any, index: Any, storage_options: Mapping[str, str] | None) -> Index:
     opened = source if isinstance(source, Index) else _opened_by(source, index, storage_options)
     if isinstance(opened.data, (DeltaDataset, IcebergDataset)):
-        opened.data.forget_object()  # rows are erased from the table as it is, whatever version an object has loaded
+        opened.data.forget_object()  # the object may have loaded an older version
     opened.newest()  # refuses an index that is of another data set by now
     described = opened.view().snapshot.manifest.dataset
     is_named = index is None and opened is not source

@@ -86,10 +86,10 @@ def is_lost_race(error: Exception, table: Table, updates: Iterable[Any]) -> bool
 
 
 def _is_late(table: Table, update: Any) -> bool:
-    """Whether no catalog takes the update any more, whatever the commit requires.
+    """Whether every catalog refuses the update by now.
 
-    It adds a snapshot, and `table` has a newer sequence number, also by another branch; or it removes snapshots, and
-    others removed some of them.
+    That is a new snapshot without the highest sequence number of all branches, or a removal of snapshots some of which
+    are gone.
     """
     from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate  # noqa: PLC0415 - an extra
 

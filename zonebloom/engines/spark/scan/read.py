@@ -66,7 +66,7 @@ def lake_of(
     lake = Lake(spark, first, reader, method, table, frame)
     if frame is not None:
         _check_frame(frame, lake, is_scan=is_scan)
-        name = path if table is None else table.name  # with its catalog and database, whatever is used or made later
+        name = path if table is None else table.name  # a table's name has its catalog and database
         if isinstance(name, str):
             lake.resolve = lambda: lake_of(catalog, _named_again(spark, name, table), place, method=method)
     if columns is None:
