@@ -25,7 +25,7 @@ from hypothesis import settings
 
 from tests import runs
 from tests.depth import IS_DEEP, at_depth, deeper_names
-from tests.newer import NEEDS, has
+from tests.newer import NEEDS
 
 if TYPE_CHECKING:
     from tests.azure import AzureServer, Container
@@ -282,10 +282,7 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out doctests that need a newer pyarrow; in the deep suite mark what goes deeper, before `-m` chooses."""
-    for item in items if not has("parquet_blooms") else ():
-        if isinstance(item, pytest.DoctestItem) and "bloom_filter_options" in item.dtest.docstring:
-            item.add_marker(pytest.mark.skip(reason=str(NEEDS["parquet_blooms"])))
+    """In the deep suite mark what goes deeper, before `-m` chooses."""
     for item in items if IS_DEEP else ():
         if isinstance(item, pytest.Function) and item.function.__name__ in deeper_names(item.path):
             item.add_marker("deep")

@@ -63,9 +63,11 @@ def parquet_bloom(
     Examples
     --------
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
-    >>> path = f"{tempfile.mkdtemp()}/a.parquet"
-    >>> pq.write_table(pa.table({"id": [1, 2]}), path, bloom_filter_options={"id": {"ndv": 2, "fpp": 1e-6}})
-    >>> parquet_bloom(path, 0, "id").check(pa.array([2, 3])).to_pylist()
+    >>> from zonebloom import add_parquet_blooms
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"id": [1, 2]}), f"{folder}/a.parquet")
+    >>> (copy,) = add_parquet_blooms(f"{folder}/a.parquet", f"{folder}/copies", "id", fpp=1e-6)
+    >>> parquet_bloom(copy, 0, "id").check(pa.array([2, 3])).to_pylist()
     [True, False]
 
     Spec: specs/parquet-blooms.md#parquet_bloom

@@ -41,9 +41,7 @@ def open_lake(source: Any, *, storage_options: Mapping[str, str] | None = None) 
     --------
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
     >>> folder = tempfile.mkdtemp()
-    >>> filters = {"id": {"ndv": 100, "fpp": 0.001}}
-    >>> rows = pa.table({"id": range(1000)})
-    >>> pq.write_table(rows, f"{folder}/a.parquet", row_group_size=100, bloom_filter_options=filters)
+    >>> pq.write_table(pa.table({"id": range(1000)}), f"{folder}/a.parquet", row_group_size=100)
     >>> open_lake(folder).to_table("id = 250").num_rows
     1
 
