@@ -6,8 +6,10 @@ Oracle: every Parquet file below the table's folder, read by pyarrow, whoever na
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 import shutil
+from decimal import Decimal
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -536,6 +538,30 @@ def test_a_delta_table_whose_structs_have_got_a_map_is_erased_from(tmp_path):
     zb.build_index(tmp_path / "t", "k", rows_per_zone=10)
     assert zb.erase(tmp_path / "t", "k", [1]).num_rows_erased == 2
     assert [row["a"] for row in DeltaTable(tmp_path / "t").to_pyarrow_table()["v"].to_pylist()] in ([0, 1], [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.float64(), [1.5, float("inf")]),
+        (pa.float32(), [1.5, float("nan")]),
+        (pa.decimal128(16, 2), [Decimal("99999999999999.99"), Decimal(1)]),
+        (pa.decimal128(38, 10), [Decimal("1234567890123456789.01"), Decimal(1)]),
+        (pa.struct([("x", pa.decimal128(20, 2))]), [{"x": Decimal("123456789012345678.91")}] * 2),
+    ],
+    ids=str,
+)
+def test_rows_that_stay_in_a_delta_table_are_found_by_the_bounds_of_its_log(tmp_path, kind, values):
+    """deltalake 1.6 writes wrong bounds for these: decimals as doubles, no infinity and no NaN."""
+    root = tmp_path / "table"
+    write_deltalake(root, pa.table({"k": [1, 2, 3], "d": [7, 8, 9], "v": pa.array([*values, None], kind)}))
+    zb.build_index(root, "k", rows_per_zone=10)
+    assert zb.erase(root, "k", [3]).num_rows_erased == 1
+    added = delta_log.actions(root, "add")[-1]
+    bounds = json.loads(added["stats"])
+    assert bounds["minValues"] == {"k": 1, "d": 7}
+    assert bounds["maxValues"] == {"k": 2, "d": 8}
+    assert bounds["numRecords"] == 2
 
 
 @pytest.mark.parametrize("by_spark", [False, True])

@@ -18,7 +18,7 @@ import pyarrow as pa
 from zonebloom.erasing.files import PASSES
 from zonebloom.erasing.journal import Journal
 from zonebloom.erasing.tables import AGAIN, delete_all, unnamed, with_deleted_rows
-from zonebloom.formats.delta import UNESCAPED, DeltaDataset, mapping_mode, path_in_table
+from zonebloom.formats.delta import PHYSICAL_NAME, UNESCAPED, DeltaDataset, mapping_mode, path_in_table
 from zonebloom.formats.hive import NULL_FOLDER
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.table import raise_store_error
@@ -29,11 +29,13 @@ from zonebloom.search.file_values import as_type
 from zonebloom.search.view import View
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, WriterProperties
 
 _BY_ANOTHER_ENGINE = "delete with the engine that writes it, and erase again: the rest is done and recorded"
 _LOST_RACE = re.compile(r"concurrent|since last commit", re.IGNORECASE)
 """Messages of deltalake 1.6 for a commit that another one came before: of files, or of columns and properties."""
+_ROUNDED = re.compile(r"float|double|decimal\((?:1[6-9]|[23]\d),.*")
+"""Types whose bounds exclude rows: deltalake 1.6 logs decimals as doubles, and leaves out infinities and NaN."""
 _UTC = re.compile(r"\d+-\d+-\d+T.*Z")
 """A partition's instant as Spark writes it. deltalake 1.6 leaves out T and Z, and Spark reads that in its own zone."""
 
@@ -114,6 +116,22 @@ def _named(table: DeltaTable) -> list[str]:
     return paths
 
 
+def _with_exact_bounds(table: DeltaTable) -> WriterProperties:
+    """Statistics for the columns of the top level whose bounds deltalake writes into the log as they are."""
+    from deltalake import ColumnProperties, WriterProperties  # noqa: PLC0415 - an extra
+    from deltalake.schema import PrimitiveType  # noqa: PLC0415
+
+    exact = [
+        field.metadata.get(PHYSICAL_NAME, field.name)
+        for field in table.schema().fields
+        if isinstance(field.type, PrimitiveType) and not _ROUNDED.fullmatch(field.type.type)
+    ]
+    return WriterProperties(
+        default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+        column_properties={name: ColumnProperties(statistics_enabled="PAGE") for name in exact},
+    )
+
+
 def _merge_of(
     index: Index, table: DeltaTable, view: View, held: Iterable[str], *, column: str, values: Any
 ) -> Callable[[], None]:
@@ -140,6 +158,7 @@ def _merge_of(
                 f"target.{quoted(column)} = source.key",
                 source_alias="source",
                 target_alias="target",
+                writer_properties=_with_exact_bounds(table),
             )
             merger.when_matched_delete().execute()
 

@@ -51,6 +51,8 @@ _ORNAMENT = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*(?:↳|\d+:)?(?:\x1b\[\d+m)*\s*"
 """Separators of the parts of a message of deltalake."""
 _CHAR = b"__CHAR_VARCHAR_TYPE_STRING"
 _MAPPING = "delta.columnMapping"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+"""Key of a column's metadata: its name in the files."""
 _NS_OF_MS = 1_000_000
 _TIMES = 1 << 63
 """Nanoseconds: times of files are taken modulo this number, as some writers give microseconds for milliseconds."""
@@ -372,7 +374,7 @@ class _Names:
         self._structs.add(physical)
         for field in sorted(struct["fields"], key=lambda field: -len(field["name"])):
             metadata = field.get("metadata", {}) if self.mode != "none" else {}
-            name, stored = field["name"], metadata.get(f"{_MAPPING}.physicalName", field["name"])
+            name, stored = field["name"], metadata.get(PHYSICAL_NAME, field["name"])
             logical_path, stored_path = (*logical, name), (*physical, stored)
             self._by_path[stored_path] = name
             if f"{_MAPPING}.id" in metadata:
