@@ -246,6 +246,34 @@ def test_an_erasure_from_a_delta_table_that_is_stopped_goes_on(tmp_path, meanwhi
     assert on_disk(root) == sorted({*range(200)} - {7, 107})
 
 
+@pytest.mark.parametrize("change", ["moved", "deleted"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_rows_that_others_move_or_delete_after_a_stop_are_counted_once_or_not_at_all(
+    tmp_path, catalog, meanwhile, kind, change
+):
+    """The stopped call had deleted nothing, although the files that it noted do not hold the rows any more."""
+    gone, options = ["user '7'", "user '107'"], {"index": tmp_path / "index", "record": tmp_path / "erased.json"}
+    if kind == "delta":
+        given = str(delta_table(tmp_path, num_files=2))
+        options["index"] = zb.open_index(given).location
+        meanwhile(TableMerger, "execute", interrupt)
+    else:
+        given = iceberg_table(catalog)
+        zb.build_index(given, "text", rows_per_zone=10, index=options["index"])
+        meanwhile(iceberg, "delete_at", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        zb.erase(given, "text", gone, **options)
+    table = DeltaTable(given) if kind == "delta" else catalog.load_table("db.t")
+    if change == "deleted":
+        table.delete("x = 7 or x = 107")
+    elif kind == "delta":
+        table.optimize.compact()
+    else:
+        table.overwrite(table.scan().to_arrow())
+    done = zb.erase(given, "text", gone, **options)
+    assert (done.num_rows_erased, done.num_rows_left) == (2 if change == "moved" else 0, 0)
+
+
 @pytest.mark.parametrize("spelled", ["{}/events//data", "{}/link/data", "{}/other/../events/data"])
 def test_a_live_file_is_not_told_as_unnamed_however_its_folder_is_spelled(tmp_path, catalog, spelled):
     root, folder = tmp_path / "events", f"file://{spelled.format(tmp_path)}"

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from zonebloom.erasing.files import PASSES
 from zonebloom.erasing.journal import Journal
-from zonebloom.erasing.tables import AGAIN, delete_all, unnamed, with_deleted_rows
+from zonebloom.erasing.tables import AGAIN, COMMIT_ID, delete_all, unnamed, with_deleted_rows
 from zonebloom.formats.delta import PHYSICAL_NAME, UNESCAPED, DeltaDataset, mapping_mode, path_in_table
 from zonebloom.formats.hive import NULL_FOLDER
 from zonebloom.formats.parquet.file import open_parquet
@@ -51,7 +51,7 @@ def erase_from_delta(index: Index, data: DeltaDataset, column: str, values: Any,
         The table is none that deltalake can write.
     """
     prepare = partial(_merge_of, index, column=column, values=values)
-    delete_all(index, column, values, journal, prepare, load=data.table)
+    delete_all(index, column, values, journal, prepare, load=data.table, has_commit=_has_commit)
     _clean_delta(index, data, journal)
     journal.add("holders", list(with_deleted_rows(index.view())))
 
@@ -116,6 +116,10 @@ def _named(table: DeltaTable) -> list[str]:
     return paths
 
 
+def _has_commit(table: DeltaTable, commit_id: str) -> bool:
+    return any(commit.get(COMMIT_ID) == commit_id for commit in table.history())
+
+
 def _with_exact_bounds(table: DeltaTable) -> WriterProperties:
     """Statistics for the columns of the top level whose bounds deltalake writes into the log as they are."""
     from deltalake import ColumnProperties, WriterProperties  # noqa: PLC0415 - an extra
@@ -134,8 +138,10 @@ def _with_exact_bounds(table: DeltaTable) -> WriterProperties:
 
 def _merge_of(
     index: Index, table: DeltaTable, view: View, held: Iterable[str], *, column: str, values: Any
-) -> Callable[[], None]:
+) -> Callable[[str], None]:
     """A merge that deletes the stored values: the log would retain the condition of a delete, with all values."""
+    from deltalake import CommitProperties  # noqa: PLC0415 - an extra
+
     location = index.data.location
     if column not in index.schema.names:
         raise InvalidArgumentError("column must be a top-level column of a Delta table", got=column)
@@ -151,7 +157,7 @@ def _merge_of(
         )
     keys = index.to_table(column=column, values=values, columns=[column]).rename_columns(["key"])
 
-    def merge() -> None:
+    def merge(commit_id: str) -> None:
         with _explained(location):
             merger = table.merge(
                 keys.group_by("key").aggregate([]),
@@ -159,6 +165,7 @@ def _merge_of(
                 source_alias="source",
                 target_alias="target",
                 writer_properties=_with_exact_bounds(table),
+                commit_properties=CommitProperties({COMMIT_ID: commit_id}),
             )
             merger.when_matched_delete().execute()
 

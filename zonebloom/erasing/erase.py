@@ -245,7 +245,7 @@ def _erasure(
 def _files(journal: Journal, left: list[ErasedFile]) -> Iterator[ErasedFile]:
     """The files that were replaced, and those of a table that do not hold rows any more."""
     yield from erased_files(journal)
-    held = {fields["path"]: ErasedFile(**fields) for files in journal.all("held") for fields in files}
+    held = {fields["path"]: ErasedFile(**fields) for step in journal.all("held") for fields in step["files"]}
     now_held = {file.path for file in left}
     yield from (file for path, file in held.items() if path not in now_held)
 

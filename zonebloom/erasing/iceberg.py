@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.engines.iceberg.commits import has_landed, is_lost_race, with_noted_outputs
 from zonebloom.engines.iceberg.rewrite import Rewrite, check_has_catalog, delete_at
 from zonebloom.erasing.files import PASSES
 from zonebloom.erasing.journal import Journal
-from zonebloom.erasing.tables import AGAIN, delete_all, unnamed, with_deleted_rows
+from zonebloom.erasing.tables import AGAIN, COMMIT_ID, delete_all, unnamed, with_deleted_rows
 from zonebloom.formats.iceberg.dataset import IcebergDataset
 from zonebloom.formats.iceberg.errors import explained
 from zonebloom.formats.iceberg.locations import plain_location, real_location
@@ -48,14 +47,21 @@ def erase_from_iceberg(index: Index, data: IcebergDataset, column: str, values: 
     _check_owned(given)
     _check_loaded_whole(given)
 
-    def prepare(table: Table, view: View, _held: Iterable[str]) -> Callable[[], Rewrite]:
-        return partial(delete_at, table, column, values, index, view.dataset)
+    def prepare(table: Table, view: View, _held: Iterable[str]) -> Callable[[str], Rewrite]:
+        return lambda commit_id: delete_at(
+            table, column, values, index, version=view.dataset, summary={COMMIT_ID: commit_id}
+        )
 
-    delete_all(index, column, values, journal, prepare, load=data.table)
+    delete_all(index, column, values, journal, prepare, load=data.table, has_commit=_has_commit)
     table = data.table()
     _clean_iceberg(table, journal)
     journal.add("holders", list(_naming_paths(table, column)))
     journal.add("holders", list(with_deleted_rows(index.view())))
+
+
+def _has_commit(table: Table, commit_id: str) -> bool:
+    summaries = (snapshot.summary for snapshot in table.snapshots())
+    return any(summary is not None and summary.get(COMMIT_ID) == commit_id for summary in summaries)
 
 
 def _check_owned(table: Table) -> None:

@@ -147,6 +147,10 @@ class Journal:
         """The content of the last step of that name; None if there is none."""
         return next((entry[step] for entry in reversed(self._steps) if step in entry), None)
 
+    def unfinished(self, step: str) -> Any:
+        """The content of the last step of all, if it has that name; else None."""
+        return self._steps[-1].get(step)
+
     def finish(self, document: Mapping[str, Any]) -> None:
         """Write the record, whole or not at all, and remove the journal."""
         if self._record is None or self._part is None:

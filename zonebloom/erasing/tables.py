@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from zonebloom.erasing.files import PASSES, current_rows, held_files
 from zonebloom.erasing.journal import Journal
@@ -20,6 +21,8 @@ from zonebloom.search.view import View
 
 _Table = TypeVar("_Table")
 AGAIN = "the rows are deleted, old files hold them: call again when fewer writers are at work"
+COMMIT_ID = "zonebloom.erasure"
+"""Key of the id that a delete writes into its commit."""
 _DELETES = 3 * PASSES
 """Attempts to delete; each is lost if another writer commits meanwhile."""
 _OF_DATA = (".parquet", ".orc", ".avro", ".puffin")
@@ -31,31 +34,39 @@ def delete_all(
     column: str,
     values: Any,
     journal: Journal,
-    prepare: Callable[[_Table, View, Iterable[str]], Callable[[], Any]],
+    prepare: Callable[[_Table, View, Iterable[str]], Callable[[str], Any]],
     *,
     load: Callable[[], _Table],
+    has_commit: Callable[[_Table, str], bool],
 ) -> None:
     """Delete until no row is found. The journal knows the files with rows before each delete, but of those that fail.
 
     `load` loads the newest version. `prepare` is given this, its view and the paths of the files with rows. It refuses
-    what cannot be deleted from, and gives the delete. That must change the version of the view, or nothing.
+    what cannot be deleted from, and gives the delete. That must change the version of the view, or nothing. It writes
+    the id that it is given into its commit, in which `has_commit` finds it.
     """
+    _settle(journal, load, has_commit)
     for _ in range(_DELETES):
         table = load()
         view, rows = current_rows(index, column, values)
         if not rows:
             break
-        delete = prepare(table, view, rows)
-        journal.add("held", [asdict(file) for file in held_files(view, rows)])
+        delete, commit_id = prepare(table, view, rows), uuid4().hex
+        journal.add("held", {"commit": commit_id, "files": [asdict(file) for file in held_files(view, rows)]})
         try:
-            delete()
+            delete(commit_id)
         except (ConcurrentCommitError, DataFileError, InvalidArgumentError) as error:
-            is_overtaken = isinstance(error, ConcurrentCommitError)  # the next pass plans anew
-            if is_overtaken or index.view().dataset == view.dataset:
-                journal.take_back()  # nothing was deleted: others may move the rows before the next call
-            if not is_overtaken:
+            _settle(journal, load, has_commit)
+            if not isinstance(error, ConcurrentCommitError):  # the next pass plans anew
                 raise
         index.refresh()
+
+
+def _settle(journal: Journal, load: Callable[[], _Table], has_commit: Callable[[_Table, str], bool]) -> None:
+    """Take back the step of a delete that never landed: others may have moved or deleted its rows since."""
+    held = journal.unfinished("held")
+    if held is not None and not has_commit(load(), held["commit"]):
+        journal.take_back()
 
 
 def with_deleted_rows(view: View) -> Iterator[str]:

@@ -10,8 +10,9 @@ Design: docs/design/engines.md#iceberg
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -108,10 +109,15 @@ def delete(table: Table, column: str, keys: Any, *, index: str | os.PathLike[str
     return _rewrite(table, column, lambda _table: (array, None), index)
 
 
-def delete_at(table: Table, column: str, keys: Any, index: Index, version: DatasetSnapshot) -> Rewrite:
-    """As `delete`, of the rows of one version of the table; a `ConcurrentCommitError` if it has another one."""
+def delete_at(
+    table: Table, column: str, keys: Any, index: Index, *, version: DatasetSnapshot, summary: Mapping[str, str]
+) -> Rewrite:
+    """As `delete`, of the rows of one version of the table; a `ConcurrentCommitError` if it has another one.
+
+    The summary of the new snapshot has the pairs of `summary`, too.
+    """
     array = collected(keys)
-    return _rewrite(table, column, lambda _table: (array, None), index, version)
+    return _rewrite(table, column, lambda _table: (array, None), index, version=version, summary=summary)
 
 
 def upsert(table: Table, rows: pa.Table, key: str, *, index: str | os.PathLike[str] | Index | None = None) -> Rewrite:
@@ -158,7 +164,13 @@ def _keyed(rows: pa.Table, key: str, table: Table) -> tuple[pa.Array, pa.Table]:
 
 
 def _rewrite(
-    table: Table, column: str, change: _Change, index: _Place | Index, version: DatasetSnapshot | None = None
+    table: Table,
+    column: str,
+    change: _Change,
+    index: _Place | Index,
+    *,
+    version: DatasetSnapshot | None = None,
+    summary: Mapping[str, str] = MappingProxyType({}),
 ) -> Rewrite:
     """Remove and add rows in one snapshot; plan again after a lost race, unless the rows must be of a version.
 
@@ -171,7 +183,7 @@ def _rewrite(
         view = opened_in(store, current).view()
         if version not in (None, view.dataset):
             break
-        done = _attempted(current, column, *change(current), view)
+        done = _attempted(current, column, *change(current), view, summary=summary)
         if done is not None:
             table.metadata, table.metadata_location = current.metadata, current.metadata_location
             table.io, table.config = current.io, current.config
@@ -228,7 +240,9 @@ def _loaded_anew(table: Table) -> Table:
     return current
 
 
-def _attempted(table: Table, column: str, keys: _Keys, rows: pa.Table | None, view: View) -> Rewrite | None:
+def _attempted(
+    table: Table, column: str, keys: _Keys, rows: pa.Table | None, view: View, *, summary: Mapping[str, str]
+) -> Rewrite | None:
     """Rewrite `table`, which is then at the new snapshot; None if another commit came first."""
     from zonebloom.engines.iceberg.files import DataFileWriter  # noqa: PLC0415 - needs the extra
 
@@ -243,7 +257,7 @@ def _attempted(table: Table, column: str, keys: _Keys, rows: pa.Table | None, vi
                 writer.write(rows)
             if not (removed or writer.files):
                 return Rewrite(0, len(files), 0, 0)
-            snapshot_id, request = _request(noted, removed, writer.files)
+            snapshot_id, request = _request(noted, removed, writer.files, summary)
     except BaseException:
         outputs.discard()
         raise
@@ -304,7 +318,9 @@ def _check_partitions(table: Table, file: DataFile) -> None:
             )
 
 
-def _request(table: Table, removed: list[DataFile], added: list[DataFile]) -> tuple[int, Request]:
+def _request(
+    table: Table, removed: list[DataFile], added: list[DataFile], summary: Mapping[str, str]
+) -> tuple[int, Request]:
     """A snapshot that replaces the files `removed` by `added`, valid only for the loaded state of `table`.
 
     A transaction of pyiceberg would rebase it on other commits, although its rows were read before these commits.
@@ -312,7 +328,7 @@ def _request(table: Table, removed: list[DataFile], added: list[DataFile]) -> tu
     from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415 - an extra
     from pyiceberg.table import update as ice  # noqa: PLC0415 - an extra
 
-    snapshot = table.transaction().update_snapshot().overwrite()
+    snapshot = table.transaction().update_snapshot(dict(summary)).overwrite()
     snapshot.delete_by_predicate(AlwaysTrue())  # all manifests are read: their summaries round doubles
     for file in removed:
         _check_partitions(table, file)
