@@ -199,6 +199,22 @@ def test_a_build_of_files_that_cannot_be_read_leaves_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
+@pytest.mark.filterwarnings("ignore:data file")
+@pytest.mark.parametrize("columns", ["n", ["k", "n"]])
+def test_a_build_of_columns_that_no_file_gives_leaves_an_index_as_it_was(tmp_path, columns):
+    """Such as encrypted ones: the zones of the other columns stay."""
+    path = tmp_path / "lake" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"k": range(100), "n": range(100)}), path, compression="none", use_dictionary=False)
+    start = pq.read_metadata(path).row_group(0).column(1).data_page_offset
+    path.write_bytes(path.read_bytes()[:start] + bytes(50) + path.read_bytes()[start + 50 :])
+    index = zb.build_index(path.parent, "k", rows_per_zone=10)
+    with pytest.raises(errors.DataFileError, match="at least one data file must be readable"):
+        zb.build_index(path.parent, columns, overwrite=True)
+    assert index.newest().version == 1
+    assert index.newest().search("k = 7").kept.rows == 10
+
+
 def test_a_build_that_is_interrupted_leaves_nothing(lake):
     def listen(_) -> None:
         raise KeyboardInterrupt

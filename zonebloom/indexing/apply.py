@@ -189,9 +189,13 @@ class Steps:
         self.runner.admit(
             (column, [fragment for fragment, needed in items if column.name in needed]) for column in self.columns
         )
+        ids = {fragment.fragment_id for fragment, _ in items}
         steps = _cut(items, commit_every)
         for number, step in enumerate(steps):
             built = self._build(step, on_rows)
+            if self.plan.operation == "build" and ids and ids <= self.failed.keys():
+                delete_all(self.store, _files(built))
+                raise DataFileError("at least one data file must be readable", got=next(iter(self.failed.values())))
             readable = self.new - self.failed.keys()
             added = [fragment for fragment, _ in step if fragment.fragment_id in readable]
             change = self._change(built, step, added, is_last=number + 1 == len(steps))
@@ -233,13 +237,11 @@ class Steps:
             unfit = result.unfit[name].union(*(range(start, stop) for start, stop in before.unfit))
             built[name] = replace(before, segments=(*before.segments, *result.segments[name]), unfit=runs(unfit))
         self.failed |= result.failed
-        if self.version.version == 0 and not self.new - self.failed.keys():
-            raise DataFileError("at least one data file must be readable", got=next(iter(self.failed.values())))
 
     def _change(
         self, built: dict[str, ColumnEntry], step: Sequence[Item], added: Sequence[Fragment], *, is_last: bool
     ) -> Change:
-        """The change of one step. A known file that cannot be read is dropped, so the next refresh tries it."""
+        """The change of one step. A known file that cannot be read is dropped with its zones: some may be of a part."""
         failed = {fragment.fragment_id for fragment, _ in step} & self.failed.keys() - self.new
         done = {fragment.path for fragment in added}
         change = replace(
