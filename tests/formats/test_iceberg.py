@@ -434,6 +434,29 @@ def test_files_of_the_same_relative_path_are_told_apart_when_the_location_change
     assert index.search("id = 1005").num_rows_kept == ROWS_PER_ZONE
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"])
+@pytest.mark.parametrize("before_dots", ["link", "nothing"])
+def test_a_file_with_dots_in_its_location_is_the_one_that_pyiceberg_opens(
+    catalog, place, tmp_path, scheme, before_dots
+):
+    """Without a scheme pyiceberg cuts `link/..` as text; in a URL the system follows the link first."""
+    for number, folder in enumerate(["files", "elsewhere/files"]):
+        (tmp_path / folder).mkdir(parents=True)
+        same_file_again(tmp_path / folder / "a.parquet", 1000 * number)
+    (tmp_path / "elsewhere" / "app").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "app")
+    table = catalog.create_table("db.t", schema=pa.schema([("id", pa.int64())]))
+    location = f"{scheme}{tmp_path}/{before_dots}/../files/a.parquet"
+    try:
+        table.add_files([location])
+    except FileNotFoundError:
+        assert (scheme, before_dots) == ("file://", "nothing")
+        return
+    index = build(table, place, "id")
+    for key in (5, 1005):
+        assert index.to_table(f"id = {key}").num_rows == len(table.scan(f"id = {key}").to_arrow())
+
+
 def test_files_that_stay_are_known_though_their_manifests_are_rewritten(table, place):
     build(table, place)
     before = set(files_of(table))

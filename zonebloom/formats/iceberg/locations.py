@@ -16,12 +16,19 @@ _HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
 
 
 def plain_location(location: str) -> str:
-    """A local location as a path, s3a and s3n as s3; Iceberg's locations are not percent-encoded."""
-    return _HADOOP_S3.sub("s3://", _FILE.sub("", location)).rstrip("/")
+    """A local location as an absolute path without dots, s3a and s3n as s3; locations are not percent-encoded.
+
+    It is the file that pyiceberg opens: without a scheme `..` is cut as text, in a URL the system follows links first.
+    """
+    path = _FILE.sub("", location)
+    if not path or is_url(path):
+        return _HADOOP_S3.sub("s3://", path).rstrip("/")
+    has_scheme, has_dots = path != location, ".." in path.split("/")
+    return os.path.realpath(path) if has_scheme and has_dots else os.path.abspath(path)  # noqa: PTH100 - as pyiceberg
 
 
 def real_location(location: str) -> str:
-    """As `plain_location`; a local path has no links, dots and doubled slashes, so that a file has one location."""
+    """As `plain_location`; a local path has no links, so that a file has one location."""
     plain = plain_location(location)
     return plain if is_url(plain) else os.path.realpath(plain)
 
