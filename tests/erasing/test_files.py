@@ -408,6 +408,18 @@ def test_a_record_names_the_file_and_its_journal_goes_on_for_this_file_alone(tmp
     assert zb.erase(both, "k", [7]).dataset == f"{first}, {second}"
 
 
+def test_values_with_line_ends_are_not_taken_for_others(tmp_path, meanwhile):
+    """The digest of a request is of its values, one a line."""
+    (tmp_path / "lake").mkdir()
+    pq.write_table(pa.table({"k": ["a\nb", "a", "b"]}), tmp_path / "lake" / "f.parquet")
+    zb.build_index(tmp_path / "lake", "k")
+    meanwhile(files, "_note_replaced", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        zb.erase(tmp_path / "lake", "k", ["a\nb"], record=tmp_path / "r.json")
+    with pytest.raises(InvalidArgumentError, match="of the same erasure to go on, got another num_values"):
+        zb.erase(tmp_path / "lake", "k", ["a", "b"], record=tmp_path / "r.json")
+
+
 def test_an_erasure_goes_on_by_another_name_of_its_folder(tmp_path, meanwhile):
     """By a link, and after a move if a link has the old name."""
     (tmp_path / "old").mkdir()

@@ -81,7 +81,10 @@ def test_an_erasure_killed_again_and_again_goes_on(tmp_path, zygote):
 
 def test_a_step_that_is_taken_back_is_not_in_the_journal_of_the_next_call(tmp_path):
     """The last one takes the file with it."""
-    record, request = tmp_path / "erased.json", {"dataset": ["lake"], "column": "k", "values_sha256": ""}
+    record, request = (
+        tmp_path / "erased.json",
+        {"dataset": ["lake"], "column": "k", "num_values": 0, "values_sha256": ""},
+    )
     with closing(Journal(record, request)) as journal:
         journal.add("held", [1])
         journal.add("held", [2])

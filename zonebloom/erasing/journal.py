@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from zonebloom.formats.identity import are_same
 from zonebloom.ground.errors import ConcurrentCommitError, InvalidArgumentError, StorageError, Words
-from zonebloom.storage.json_fields import Shape, array, mapping, record, text
+from zonebloom.storage.json_fields import Shape, array, integer, mapping, record, text
 from zonebloom.stores.local_file import is_locked
 from zonebloom.stores.output_file import written_whole
 
-_SAME = {"dataset": (array(text()), are_same), "column": (text(), str.__eq__), "values_sha256": (text(), str.__eq__)}
+_SAME: dict[str, tuple[Shape[Any], Callable[[Any, Any], bool]]] = {
+    "dataset": (array(text()), are_same),
+    "column": (text(), str.__eq__),
+    "num_values": (integer(), int.__eq__),  # values may have line ends, which divide them in the digest
+    "values_sha256": (text(), str.__eq__),
+}
 """The fields in which a request must equal the one that it continues: their shapes, and what is equal."""
 _STEPS = array(mapping(lambda content: content))
 _BEGUN: Shape[dict[str, Any]] = record(dict, request=record(dict, **{name: of for name, (of, _) in _SAME.items()}))
