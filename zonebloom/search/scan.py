@@ -158,7 +158,7 @@ class _Scan:
     @contextmanager
     def opened(self, task: Task, *, is_at_once: bool = True) -> Iterator[OpenedFile]:
         """The opened file of the task; an error if it changed since the listing, before or after the block."""
-        likely = task.likely(is_at_once=is_at_once)
+        likely = task.likely(is_at_once=is_at_once) if self.view.dataset.is_remote else ()
         with self.view.dataset.open(task.file.path, task.file.fingerprint, likely) as data:
             if not task.file.is_of(data):
                 raise DataFileError(

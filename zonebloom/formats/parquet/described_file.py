@@ -60,8 +60,8 @@ class DescribedFile:
             raise
 
     def _check_rows(self) -> None:
-        in_groups = sum(self.row_group_rows)
-        if in_groups != self.num_rows or in_groups > MAX_ROWS or min(self.row_group_rows, default=0) < 0:
+        in_groups = self.footer.num_rows_of_groups
+        if in_groups != self.num_rows or not 0 <= in_groups <= MAX_ROWS:
             raise DataFileError(
                 f"the row groups of data file {self._path} must hold its {self.num_rows} rows, at most {MAX_ROWS}",
                 got=in_groups,

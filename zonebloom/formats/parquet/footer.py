@@ -108,6 +108,11 @@ class Footer:
         """Rows of each row group."""
         return tuple(self.metadata.row_group(i).num_rows for i in range(self.metadata.num_row_groups))
 
+    @cached_property
+    def num_rows_of_groups(self) -> int:
+        """Rows of all row groups; -1 if one has a negative number."""
+        return sum(self.row_group_rows) if min(self.row_group_rows, default=0) >= 0 else -1
+
     @property
     def row_group_bytes(self) -> tuple[int, ...]:
         """Compressed bytes of each row group.
