@@ -61,7 +61,7 @@ def assert_same_index(built, wanted, columns=COLUMNS):
 # --- the same index ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("source", "kind"), [("path", "both"), ("files", "locator"), ("frame", "bloom")])
+@pytest.mark.parametrize(("source", "kind"), some([("path", "both"), ("files", "locator"), ("frame", "bloom")], 2))
 def test_an_index_equals_the_librarys(any_spark, make_lake, tmp_path, source, kind):
     """Its locators do once they are merged."""
     lake = make_lake((5000, 3000, 1, 0, 700), partition_by_day=True, row_group_size=1024, name="lake é [1] 100%")

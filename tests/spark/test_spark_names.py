@@ -38,7 +38,7 @@ def two_cases(tmp_path) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore:prune_join:RuntimeWarning")
-@pytest.mark.parametrize("is_indexed", [False, True])
+@pytest.mark.parametrize("is_indexed", some([True, False], 2))
 def test_columns_and_fields_of_another_case_are_read_and_joined(any_spark, two_cases, is_indexed):
     if is_indexed:
         zb.open_index(two_cases).refresh()

@@ -395,8 +395,9 @@ def test_nothing_is_committed_where_a_write_is_refused(s3: Bucket, flat_lake: La
 # --- damage and outages -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("damage", ["missing", "short", "changed"])
-@pytest.mark.parametrize("folder", ["columns", "fragments"])
+@pytest.mark.parametrize(
+    ("damage", "folder"), some(itertools.product(["missing", "short", "changed"], ["columns", "fragments"]), 3)
+)
 def test_damage_keeps_rows_and_is_repaired(s3: Bucket, flat_lake: Lake, damage, folder):
     indexed(s3, flat_lake)
     for key in s3.keys(f"_lake.zonebloom/{folder}/"):
