@@ -72,11 +72,13 @@ def test_what_spark_wrote_comes_back_as_spark_reads_it(spark, tmp_path):
         "DATE '0001-01-01' AS old, map('k', named_struct('y', array(TIMESTAMP_NTZ '1700-01-01 00:00:00'))) AS deep, "
         "named_struct('far', TIMESTAMP '9999-12-31 00:00:00', 'local', TIMESTAMP_NTZ '1700-01-01 00:00:00') AS both"
     ).write.option("spark.sql.parquet.outputTimestampType", "INT96").parquet(lake)
-    zb.build_index(lake, ["x", "word"])
+    zb.build_index(lake, ["x", "word", "far"])
     ours, theirs = ZoneBloom(spark).read(lake), spark.read.parquet(lake)
     assert ours.schema == theirs.schema
     for way in ("driver", "row_ranges"):
         assert ours.where("word = 'a'", method=way).collect() == theirs.collect()
+    why = ZoneBloom(spark).explain(lake, "far = TIMESTAMP '2020-01-01 00:00:00+00:00'")
+    assert "got timestamp of INT96; write it with" in str(why)
 
 
 def test_types_that_only_spark_knows_are_refused(spark, tmp_path):

@@ -182,7 +182,7 @@ class Binder:
         arrow = resolve_column(self._arrow, name).type
         kind = _pair(held, arrow) or (_pair_of_folder(held) if name in self.names.canonical else None)
         if kind is None:
-            stored = f"got {held.simpleString()} of {arrow}"
+            stored = f"got {held.simpleString()} of {_INT96 if _is_int96(held, arrow) else arrow}"
             raise _unfit(f"column {name} must be compared as it is stored, {stored}")
         is_ordered = name in self._partitions and kind in ("text", "integer", "date", "folder date")
         return Target(tuple(spelled), name, held, arrow, kind, is_ordered)
@@ -299,11 +299,17 @@ def date_of(text: str) -> dt.date:
 # --- pairs of types ---------------------------------------------------------------------------------------------------
 
 
+_INT96 = "INT96; write it with spark.sql.parquet.outputTimestampType = TIMESTAMP_MICROS"
 _BYTES = frozenset({pa.int8()})
 _SHORTS = _BYTES | {pa.int16(), pa.uint8()}
 _INTEGERS = _SHORTS | {pa.int32(), pa.uint16()}
 _LONGS = _INTEGERS | {pa.int64(), pa.uint32()}
 """The Arrow types whose values all fit a type of Spark. Spark cuts wider values: as a byte, 200 is -56."""
+
+
+def _is_int96(held: DataType, arrow: pa.DataType) -> bool:
+    """Whether Spark reads instants where files have times without a zone."""
+    return held == types.TimestampType() and pa.types.is_timestamp(arrow) and arrow.tz is None
 
 
 def _pair(spark: DataType, arrow: pa.DataType) -> str | None:
