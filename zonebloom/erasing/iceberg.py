@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 """Properties of an Iceberg table that name folders of its own files beside its location."""
-_LOADING_MODE = "snapshot-loading-mode"
-"""Property of a REST catalog; with `refs` it gives only the snapshots that branches and tags name."""
 _NAME_MAPPING = "schema.name-mapping.default"
 
 
@@ -76,13 +74,22 @@ def _check_owned(table: Table) -> None:
 
 
 def _check_loaded_whole(table: Table) -> None:
-    """Refuse a table without the snapshots that no branch and no tag names: they would stay, with the erased rows."""
-    if (mode := table.catalog.properties.get(_LOADING_MODE, "all")) != "all":
+    """Refuse a table of which a catalog has left out snapshots: they would stay, with the erased rows."""
+    from pyiceberg.serializers import FromInputFile  # noqa: PLC0415 - an extra
+
+    with explained("the metadata of", table.location()):
+        written = FromInputFile.table_metadata(table.io.new_input(table.metadata_location))
+    num_missing = len(_ids(written.snapshots) - _ids(table.snapshots()))
+    if num_missing:
         raise InvalidArgumentError(
             f"Iceberg table {table.location()} must be loaded with all snapshots to be erased from",
-            got=f"a catalog with {_LOADING_MODE} = {mode}",
-            do="load it by a catalog without this property",
+            got=f"{num_missing} fewer than its metadata file has",
+            do="load it by a catalog that gives all: REST catalogs do with snapshot-loading-mode = all",
         )
+
+
+def _ids(snapshots: Iterable[Snapshot]) -> set[int]:
+    return {snapshot.snapshot_id for snapshot in snapshots}
 
 
 def _clean_iceberg(table: Table, journal: Journal) -> None:
