@@ -518,6 +518,21 @@ def test_more_files_than_are_read_apart(tmp_path):
     assert relation(duckdb.connect(), index, "id = 7").aggregate("count(*)").fetchall() == [(71,)]
 
 
+@pytest.mark.parametrize("where", ["isnan(f)", "f > 5", "NOT f <= 1", "row = 1 OR isnan(s.f)", "list_max(fs) > 5"])
+def test_a_relation_has_rows_with_nan_that_duckdb_loses_over_plain_files(tmp_path, where):
+    """Bounds leave NaN out; where they hold for all files, DuckDB 2.0 takes a condition for false."""
+    floats = [0.0, NAN, 1.0]
+    for number in range(2):
+        structs, lists = [{"f": value} for value in floats], [[value] for value in floats]
+        rows = {"row": [0, 1, 2], "f": floats, "s": structs, "fs": lists}
+        pq.write_table(pa.table(rows), tmp_path / f"{number}.parquet")
+    connection = duckdb.connect()
+    found_rows = relation(connection, zb.build_index(tmp_path, "row"), where).project("row").fetchall()
+    assert found_rows == [(1,), (1,)]
+    keys = connection.sql("SELECT 'nan'::DOUBLE AS k")
+    assert semi_join(connection, zb.open_index(tmp_path), "f", keys).project("row").fetchall() == [(1,), (1,)]
+
+
 def test_a_later_relation_opens_no_file_that_cannot_match(tmp_path):
     for number in range(2):
         pq.write_table(pa.table({"id": [number]}), tmp_path / f"{number}.parquet")

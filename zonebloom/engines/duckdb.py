@@ -50,6 +50,7 @@ _UNREAD_NAMES = {"filename", "file_index", "file_row_number", ""}
 """Names of columns that DuckDB adds to those of Parquet files, and the empty name, which it cannot quote."""
 _FILES_ONLY = re.compile("halffloat|decimal256")
 """Arrow types that DuckDB reads from Parquet files only."""
+_FLOATS = re.compile("FLOAT|DOUBLE")
 _COARSE = re.compile(r"TIMESTAMP_M?S\b")
 """Types of an Arrow column that DuckDB has in microseconds from a Parquet file: no value differs."""
 _Columns = tuple[dict[str, str], pa.Schema]
@@ -297,8 +298,14 @@ def _read_natively(
     if any(_has_other_bytes(connection, part, types) for part in parts):
         parts = [_select(connection, view, view.listing)]
     parts.append(_without_rows(types))
-    columns = ", ".join(f"{quoted(name)}::{kind} AS {quoted(name)}" for name, kind in types.items())
+    columns = ", ".join(f"{_with_nan(name, kind)}::{kind} AS {quoted(name)}" for name, kind in types.items())
     return connection.sql(" UNION ALL BY NAME ".join(parts)).project(columns)
+
+
+def _with_nan(name: str, kind: str) -> str:
+    """A column. That of floats is hidden from DuckDB 2.0, which excludes rows by bounds that leave out NaN."""
+    column = quoted(name)
+    return f"CASE WHEN {column} IS NULL THEN NULL ELSE {column} END" if _FLOATS.search(kind) else column
 
 
 def _has_other_bytes(connection: DuckDBPyConnection, part: str, types: Mapping[str, str]) -> bool:
