@@ -9,6 +9,7 @@ import itertools
 import os
 import re
 import shutil
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
@@ -316,8 +317,59 @@ def test_files_of_a_table_are_refused_as_a_folder_in_it_is(tmp_path):
         for take in (lambda source: zb.build_index(source, "id", index=tmp_path / "i"), zb.open_lake):
             with pytest.raises(InvalidArgumentError, match="must be a whole table"):
                 take(source)
+    links = [tmp_path / "part", tmp_path / "file.parquet", tmp_path / "lake" / "part"]
+    (tmp_path / "lake").mkdir()
+    for link, place in zip(links, [files[0].parent, files[0], files[0].parent], strict=True):
+        link.symlink_to(place)
+    for source in (*links[:2], [links[1]], tmp_path / "lake", tmp_path / "part" / files[0].name):
+        with pytest.raises(InvalidArgumentError, match="must be a whole table"):
+            zb.open_lake(source)
     assert zb.parquet_bloom(files[0], 0, "id") is None  # of a file, whatever its rows are
     assert zb.parquet_blooms(files).num_rows == 0
+
+
+def test_a_folder_that_became_a_part_of_a_table_is_refused(tmp_path):
+    """As by CONVERT TO DELTA."""
+    rows = pa.table({"id": range(10), "day": pa.array([1, 2] * 5, pa.int32())})
+    flavor = pads.partitioning(pa.schema([("day", pa.int32())]), flavor="hive")
+    pads.write_dataset(rows, tmp_path / "t", format="parquet", partitioning=flavor)
+    index = zb.build_index(tmp_path / "t" / "day=1", "id")
+    day = deltalake.Schema([deltalake.Field("day", "integer")])
+    deltalake.convert_to_deltalake(tmp_path / "t", partition_by=day, partition_strategy="hive")
+    for use in (index.refresh, lambda: index.to_table("id = 2"), lambda: zb.erase(index, "id", [2])):
+        with pytest.raises(InvalidArgumentError, match=r"must be a whole table, got .*day=1, a part of the table"):
+            use()
+    assert deltalake.DeltaTable(tmp_path / "t").to_pyarrow_table().num_rows == 10
+
+
+def test_no_link_to_a_file_of_a_table_is_erased_from(tmp_path):
+    deltalake.write_deltalake(tmp_path / "table", pa.table({"id": range(10)}))
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "a.parquet").symlink_to(next((tmp_path / "table").glob("*.parquet")))
+    zb.build_index(tmp_path / "lake", "id")
+    with pytest.raises(InvalidArgumentError, match=r"must be a whole table, got .*a.parquet, a part of the table"):
+        zb.erase(tmp_path / "lake", "id", [2])
+    assert deltalake.DeltaTable(tmp_path / "table").to_pyarrow_table().num_rows == 10
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_part_of_a_table_in_a_store_is_neither_indexed_nor_erased_from(s3, as_list):
+    options, url = s3.options, s3.url("lake/t")
+    rows = pa.table({"id": range(10), "day": [1, 2] * 5})
+    pq.write_table(rows.select(["id"]), (path := BytesIO()))
+    s3.put("lake/t/day=1/a.parquet", path.getvalue())
+    source = [f"{url}/day=1/a.parquet"] if as_list else f"{url}/day=1"
+    index = zb.build_index(source, "id", index=s3.url("index"), storage_options=options)
+    deltalake.write_deltalake(url, rows, partition_by=["day"], storage_options=options)
+    for use in (
+        lambda: zb.build_index(source, "id", index=s3.url("other"), storage_options=options),
+        lambda: zb.erase(index, "id", [2]),
+    ):
+        with pytest.raises(
+            InvalidArgumentError, match=r"must be a whole table, got .*, a part of the table s3://.*/lake/t;"
+        ):
+            use()
+    assert deltalake.DeltaTable(url, storage_options=options).to_pyarrow_table().num_rows == 10
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "a\ud800", b"lake", 5], ids=repr)

@@ -149,8 +149,10 @@ def erase_by(
             got=f"the Lance table {index.data.location}",
             do="run its delete, optimize.compact_files() and cleanup_old_versions(timedelta(0)), and refresh the index",
         )
+    pinned = index.data.pin()
+    if isinstance(pinned, ParquetDataset):
+        pinned.check_above()
     if record is not None:
-        pinned = index.data.pin()
         check_output(record, pinned, index.location, endings=(".json",), overwrite=True, option=Words.RECORD)
     listed = "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
     request = {

@@ -24,6 +24,7 @@ from zonebloom.erasing.journal import Journal
 from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.formats.parquet.without_rows import write_without_rows
+from zonebloom.formats.table_folders import check_is_no_part
 from zonebloom.ground.arrow import to_numpy
 from zonebloom.ground.errors import DataFileError, first_line
 from zonebloom.index.index import Index
@@ -98,7 +99,10 @@ def erase_from_files(index: Index, column: str, values: pa.Array | list[Any], jo
         view, rows = current_rows(index, column, values)
         if not rows:
             break
-        for file in held_files(view, rows):
+        held = held_files(view, rows)
+        if not dataset.is_remote:
+            check_is_no_part(dataset.absolute(file.path) for file in held)  # by links of single files
+        for file in held:
             _erase_from(dataset.store, file, view.files[file.path].fingerprint, rows[file.path], journal)
         index.refresh()
 

@@ -6,7 +6,8 @@ Spec: specs/index-format.md#versions
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +117,9 @@ def _at(location: str, storage_options: Mapping[str, str] | None, *, as_files: b
         return dataset_at(location, storage_options)
     path = Path(location)
     if os.path.isdir(path):  # noqa: PTH112 - never raises; Path does for a name that is too long
-        _check_no_part([path])
-        return ParquetDataset(LocalStore(path), "folder")
+        return ParquetDataset(LocalStore(path), "folder", as_files=as_files)
     if os.path.isfile(path):  # noqa: PTH113 - as above
-        if not as_files:
-            _check_no_part([path])
-        return ParquetDataset(LocalStore(path.parent), "file", (path.name,))
+        return ParquetDataset(LocalStore(path.parent), "file", (path.name,), as_files=as_files)
     state = "is neither a folder nor a file" if os.path.exists(path) else "does not exist"  # noqa: PTH110 - as above
     hint = "; give the folder: globs are not read" if set(location) & set("*?[") else ""
     raise DataFileError(f"{path} {state}{hint}")
@@ -150,32 +148,13 @@ def _table_of(source: Any) -> Dataset | None:
     return None
 
 
-def _check_no_part(paths: Iterable[Path]) -> None:
-    """Refuse what lies in the folder of a table."""
-    checked: set[Path] = set()
-    for path in paths:
-        for parent in path.parents:
-            if parent in checked:
-                break
-            checked.add(parent)
-            if table_kind(str(parent)) is not None:
-                raise InvalidArgumentError(
-                    "a data set must be a whole table",
-                    got=f"{path}, a part of the table {parent}",
-                    do="its files alone do not say which rows are deleted",
-                )
-
-
 def _of_files(locations: Sequence[str], storage_options: Mapping[str, str] | None, *, as_files: bool) -> ParquetDataset:
     if len(set(locations)) < len(locations):
         twice = next(location for location in locations if locations.count(location) > 1)
         raise InvalidArgumentError("a data set must list each file once", got=f"{twice} twice")
     if len(set(map(is_url, locations))) > 1:
         raise InvalidArgumentError("files of a list must all be local or all be URLs", got="some of each")
-    dataset = dataset_of_files(locations, storage_options)
-    if not (as_files or dataset.is_remote):
-        _check_no_part(map(Path, locations))
-    return dataset
+    return replace(dataset_of_files(locations, storage_options), as_files=as_files)
 
 
 def _is_cut(fragment: Any) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,8 +21,17 @@ import pyarrow as pa
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.dataset import DatasetSnapshot
 from zonebloom.formats.index_location import is_under, places_of, written_root
-from zonebloom.formats.table_folders import LOG_FOLDER, TABLE_MARKS, table_among_files, table_kind, table_of_object
-from zonebloom.ground.errors import DataFileError, InvalidArgumentError
+from zonebloom.formats.table_folders import (
+    LOG_FOLDER,
+    TABLE_MARKS,
+    check_is_no_part,
+    part_of_table,
+    table_among_files,
+    table_kind,
+    table_of_object,
+)
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, StorageError
+from zonebloom.ground.threads import concurrently
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import Url, is_url
 from zonebloom.stores.open import open_store
@@ -45,6 +55,8 @@ class ParquetDataset(DatasetSnapshot):
     """`folder`: every file below the root; `file`: the one file in `files`; `files`: the files in `files`."""
     files: tuple[str, ...] = ()
     """The files of the layouts `file` and `files`."""
+    as_files: bool = False
+    """Whether this is about files and not about their rows: then they may be some of a table's."""
 
     def pin(self) -> ParquetDataset:
         """Itself: a changed file is detected by its fingerprint."""
@@ -83,15 +95,47 @@ class ParquetDataset(DatasetSnapshot):
         ------
         DataFileError
             The folder or the one file itself is gone, or cannot be listed.
+        InvalidArgumentError
+            Local files lie in the folder of a table, whose log says which rows are deleted.
         StorageError
             The bucket is gone, or cannot be listed.
         """
+        self._check_is_no_part()
         if self.layout == "folder":
             return dict(sorted(self._below("", known_names=known_names)))
         listing = self.store.stats(self.files)
         if self.layout == "file" and not listing:
             raise DataFileError(f"data file {self.absolute(self.files[0])} must exist", got="no file of this name")
         return listing
+
+    def _check_is_no_part(self) -> None:
+        """Refuse local files in the folder of a table; it may have become one since the index was built."""
+        if not (self.as_files or self.is_remote):
+            check_is_no_part([self.location] if self.layout == "folder" else map(self.absolute, self.files))
+
+    def check_above(self) -> None:
+        """Refuse files in the folder of a table, also in an object store; raises as `list`.
+
+        Cost: four listings for each folder above the root, at once. One that may not be listed is passed over.
+        """
+        if not self.is_remote:
+            self._check_is_no_part()
+            return
+        inside = [] if self.layout == "folder" else [self.location]
+        folders = [*inside, *Url.parse(self.location).folders_above]
+        for folder, is_table in zip(folders, concurrently(self._is_table, folders, len(folders)), strict=True):
+            if is_table:
+                raise part_of_table(self.location, folder)
+
+    def _is_table(self, folder: str) -> bool:
+        def names(mark: str) -> Sequence[str]:
+            with suppress(StorageError):
+                return open_store(f"{folder}/{mark}", self.store.options).list("")
+            return ()
+
+        marks = sorted(TABLE_MARKS)
+        listings = zip(marks, concurrently(names, marks, len(marks)), strict=True)
+        return any(table_of_object(f"/{mark}/{name}") is not None for mark, present in listings for name in present)
 
     def num_skipped(self) -> int:
         """As `DatasetSnapshot.num_skipped`; 0 for named files."""
@@ -102,6 +146,7 @@ class ParquetDataset(DatasetSnapshot):
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `DatasetSnapshot.list_under`."""
+        self._check_is_no_part()
         if self.layout != "folder":
             return self.store.stats([path for path in self.files if is_under(path, paths)])
         if "." in paths:
@@ -115,6 +160,7 @@ class ParquetDataset(DatasetSnapshot):
 
     def list_partitions(self, wanted: Wanted) -> dict[str, Fingerprint]:
         """As `DatasetSnapshot.list_partitions`."""
+        self._check_is_no_part()
         files = self._below("", wanted) if self.layout == "folder" else self.list().items()
         return dict(sorted((path, fingerprint) for path, fingerprint in files if partitions.agrees(path, wanted)))
 
@@ -138,6 +184,8 @@ class ParquetDataset(DatasetSnapshot):
                     list(self._listed(f"{folder}{LOG_FOLDER}/"))
             elif not TABLE_MARKS.isdisjoint(folders) and table_kind(self.absolute(folder)) is not None:
                 raise table_among_files(self.absolute(folder))
+            elif folder and os.path.islink(linked := self.absolute(folder.rstrip("/"))):  # noqa: PTH114 - text
+                check_is_no_part([linked])
             yield from files
             inner = (f"{folder}{name}/" for name in folders if not is_hidden(name))
             pending += [below for below in inner if wanted is None or partitions.may_hold(below, wanted)]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import Any
 
-from zonebloom.ground.errors import DataFileError, Words
+from zonebloom.ground.errors import DataFileError, InvalidArgumentError, Words
 
 LOG_FOLDER = "_delta_log"
 """A folder with this folder is a Delta table, if it has an entry of a log."""
@@ -82,6 +83,35 @@ def table_kind(folder: str) -> str | None:
     if kinds:
         return kinds[0]
     return "hudi" if os.path.isdir(f"{folder}/{HUDI_FOLDER}") else None  # noqa: PTH112 - text
+
+
+def check_is_no_part(paths: Iterable[str]) -> None:
+    """Refuse local files and folders that lie in the folder of a table, by links too.
+
+    Raises
+    ------
+    InvalidArgumentError
+        One does.
+    """
+    checked: set[str] = set()
+    folders = {os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path): path for path in paths}  # noqa: PTH114, PTH120 - text
+    for folder, path in folders.items():
+        above = os.path.realpath(folder)
+        while above not in checked:
+            checked.add(above)
+            marks = (f"{above}/{mark}" for mark in TABLE_MARKS)
+            if any(map(os.path.isdir, marks)) and table_kind(above) is not None:
+                raise part_of_table(path, above)
+            above = os.path.dirname(above)  # noqa: PTH120 - text; of the root it is the root
+
+
+def part_of_table(place: str, table: str) -> InvalidArgumentError:
+    """The error for a data set that lies in the folder of a table."""
+    return InvalidArgumentError(
+        "a data set must be a whole table",
+        got=f"{place}, a part of the table {table}",
+        do="its files alone do not say which rows are deleted",
+    )
 
 
 def advice_if_replaced(folder: str, kind: str) -> str | None:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from zonebloom.bloom import hashing
 from zonebloom.bloom.selection import RowSelection
 from zonebloom.bloom.zones import ZoneTable, zone_schema
-from zonebloom.formats import DatasetSnapshot, dataset_from_json
+from zonebloom.formats import DatasetSnapshot, ParquetDataset, dataset_from_json
 from zonebloom.formats.identity import is_described, name_of_data
 from zonebloom.ground.errors import (
     ColumnNotFoundError,
@@ -62,6 +62,8 @@ def build(
     names = hashing.names_of(columns)
     if not names or len(set(names)) != len(names):
         raise InvalidArgumentError("columns must be one or more different names", got=f"{columns!r}")
+    if isinstance(dataset, ParquetDataset):
+        dataset.check_above()
     if adopt is not None:
         work = replace(work, runner=_adopting(runner_for(dataset, work), adopt, dataset, options.kind))
     base = current_of(dataset, store)

@@ -60,6 +60,12 @@ class Url:
         """The whole URL as one text."""
         return f"{self.root}/{self.key}" if self.key else self.root
 
+    @property
+    def folders_above(self) -> list[str]:
+        """The URLs of the bucket and of all folders around this one, the bucket first."""
+        names = self.key.split("/") if self.key else []
+        return ["/".join([self.root, *names[:number]]) for number in range(len(names))]
+
     def key_of(self, path: str) -> str:
         """The key of the object at `path` below this URL; of the folder itself for an empty path."""
         return f"{self.key}/{path}" if self.key and path else path or self.key

@@ -167,7 +167,7 @@ class SparkReader:
         if data.layout == "folder" and Path(data.location, _LOG_OF_A_STREAM).is_dir():
             frame = self.plain((), StructType()) if self.table is None else self.table.frame
             logged = frozenset(map(location_of, frame.inputFiles()))
-        return SeenFiles(data.store, data.layout, data.files, logged)
+        return SeenFiles(data.store, data.layout, data.files, logged=logged)
 
     def searched(self, index: Index) -> IndexReader:
         """`index` over the files as Spark sees them."""
