@@ -240,6 +240,29 @@ def test_row_groups_that_lose_no_row_are_the_same_bytes(tmp_path):
         assert pages(copy, leaf) == pages(path, leaf)
 
 
+class _ShortFile(LocalFile):
+    """A file in whose first half a byte is left out of each read."""
+
+    def read_ranges(self, ranges):
+        middle, parts = self.fingerprint.size // 2, super().read_ranges(ranges)
+        return [
+            data[:-1] if offset + length < middle else data
+            for (offset, length), data in zip(ranges, parts, strict=True)
+        ]
+
+
+def test_bytes_that_a_store_leaves_out_are_no_copy(tmp_path, monkeypatch):
+    """Large chunks are copied in parts. A part that is short is an error before the old file is replaced."""
+    path = tmp_path / "a.parquet"
+    written_by_pyarrow(path)
+    whole = without(path, np.array([0])).read_bytes()
+    monkeypatch.setattr(without_rows, "_PART_BYTES", 1000)
+    assert without(path, np.array([0])).read_bytes() == whole
+    monkeypatch.setattr(without_rows, "_PART_BYTES", 1 << 26)
+    with pytest.raises(DataFileError, match="parts that end before their end"):
+        write_without_rows(_ShortFile(path), np.array([0]), io.BytesIO())
+
+
 def test_required_fields_below_nulls_stay(tmp_path):
     """A null struct has no list, though its list is required; readers give the list a null there."""
     inner = pa.field("list", pa.list_(pa.list_(pa.bool_())), nullable=False)

@@ -280,14 +280,33 @@ def _write_after_seek(number: int, data: bytes | memoryview, offset: int, /) -> 
         return os.write(number, data)
 
 
-read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _read_after_seek)
-"""`read_at(number, length, offset)`: bytes of the file descriptor `number`; fewer at the end of the file."""
+_read_some: Callable[[int, int, int], bytes] = getattr(os, "pread", _read_after_seek)
+"""Linux gives at most 2 GiB less a page by one call; a file system in a network may give fewer bytes than asked for."""
 write_at: Callable[[int, bytes | memoryview, int], int] = getattr(os, "pwrite", _write_after_seek)
 """`write_at(number, data, offset)`: the number of bytes written."""
 
 
+def read_at(number: int, length: int, offset: int) -> bytes:
+    """Bytes of the file descriptor `number`; fewer only at the end of the file."""
+    data = _read_some(number, length, offset)
+    if len(data) == length:
+        return data
+    parts, left = [data], length - len(data)
+    while parts[-1] and left:
+        parts.append(_read_some(number, left, offset + length - left))
+        left -= len(parts[-1])
+    return b"".join(parts)
+
+
 def read_into(number: int, memory: memoryview, offset: int) -> int:
-    """Fill `memory` with bytes of the file descriptor `number`; their number, less at the end of the file."""
+    """Fill `memory` with bytes of the file descriptor `number`; their number, less only at the end of the file."""
+    position = 0
+    while position < len(memory) and (more := _read_some_into(number, memory[position:], offset + position)):
+        position += more
+    return position
+
+
+def _read_some_into(number: int, memory: memoryview, offset: int) -> int:
     if hasattr(os, "preadv"):
         return os.preadv(number, [memory], offset)
     data = read_at(number, len(memory), offset)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -45,6 +45,7 @@ _CODECS = {0: "none", 1: "snappy", 2: "gzip", 4: "brotli", 5: "lz4", 6: "zstd", 
 _PLAIN_DICTIONARY, _RLE_DICTIONARY = 2, 8
 _ENCODINGS = {5: "DELTA_BINARY_PACKED", 6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 9: "BYTE_STREAM_SPLIT"}
 _MAX_HEADER_BYTES = 1 << 20
+_PART_BYTES = 1 << 26
 _BY_TYPE = 1
 """The column order of a leaf whose statistics are in the order of its type."""
 
@@ -105,9 +106,22 @@ class _File:
 
     def __init__(self, footer: Footer, read: Callable[[Sequence[ByteRange]], list[bytes]]) -> None:
         self.footer = footer
-        self.read = read
+        self._read = read
         self.fields = plain_fields(footer.raw)
         self.groups = [thrift.fields_of(group) for group in thrift.structs_of(self.fields, FileMeta.ROW_GROUPS)]
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """The bytes of each range, all of them."""
+        parts = self._read(ranges)
+        if any(len(part) != length for part, (_offset, length) in zip(parts, ranges, strict=True)):
+            raise ThriftError("parts that end before their end")
+        return parts
+
+    def parts_of(self, span: ByteRange) -> Iterator[bytes]:
+        """The bytes of a column chunk, which may be larger than memory."""
+        start, stop = span[0], sum(span)
+        for offset in range(start, stop, _PART_BYTES):
+            yield from self.read([(offset, min(_PART_BYTES, stop - offset))])
 
     def chunks(self, group: int) -> list[_Chunk]:
         """The column chunks of a row group, with page indexes and bloom filters, which are read together."""
@@ -208,8 +222,7 @@ class _Copy:
         self._source.will_need([old.span for old in old_chunks])
         for leaf, old in enumerate(old_chunks):
             if not len(rows):
-                (pages,) = self._source.read_ranges([old.span])
-                chunks.append(self._placed(old, pages))
+                chunks.append(self._placed(old, self._old.parts_of(old.span)))
                 continue
             chunks.append(self._placed(*self._cut(group, leaf, old, is_kept)))
         for chunk in chunks:
@@ -225,11 +238,12 @@ class _Copy:
         fields.pop(Group.ORDINAL, None)  # row groups before it may be gone; only encrypted files need the number
         return fields, chunks
 
-    def _placed(self, chunk: _Chunk, pages: Any) -> _Chunk:
+    def _placed(self, chunk: _Chunk, pages: Iterable[Any]) -> _Chunk:
         """Write the pages of a chunk, and shift its offsets to the new place."""
         start = self._out.tell()
         shift = start - chunk.span[0]
-        self._out.write(pages)
+        for part in pages:
+            self._out.write(part)
         for field in (Meta.DATA_OFFSET, Meta.DICTIONARY_OFFSET, Meta.INDEX_OFFSET):
             if chunk.number(field) > 0:
                 chunk.meta[field] = _long(chunk.number(field) + shift)
@@ -241,7 +255,7 @@ class _Copy:
             chunk.offset_index = thrift.write_struct(thrift.fields_of(chunk.offset_index) | {1: shifted})
         return chunk
 
-    def _cut(self, group: int, leaf: int, old: _Chunk, is_kept: NDArray[np.bool_]) -> tuple[_Chunk, Any]:
+    def _cut(self, group: int, leaf: int, old: _Chunk, is_kept: NDArray[np.bool_]) -> tuple[_Chunk, list[bytes]]:
         """A chunk without the rows that are not kept, written as the old one was; and its pages."""
         values = self._file().reader.read_row_group(group, [leaf], use_threads=False)
         if values.num_rows != len(is_kept):
@@ -271,7 +285,7 @@ class _Copy:
             new.meta.pop(Meta.SIZES, None)
         if old.bloom:
             new.bloom = _filter_like(old.bloom, kept.column(0), described.length)
-        (pages,) = new_file.read([new.span])
+        pages = new_file.read([new.span])
         if Chunk.FILE_OFFSET in old.fields:
             new.fields.setdefault(Chunk.FILE_OFFSET, old.fields[Chunk.FILE_OFFSET])
         return new, pages
