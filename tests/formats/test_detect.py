@@ -328,6 +328,18 @@ def test_files_of_a_table_are_refused_as_a_folder_in_it_is(tmp_path):
     assert zb.parquet_blooms(files).num_rows == 0
 
 
+def test_dots_behind_a_link_lead_where_the_system_goes(tmp_path):
+    for folder in ("there/x", "x", "there/in"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "in")
+    for folder in ("there/x", "x"):
+        pq.write_table(pa.table({"folder": [folder]}), tmp_path / folder / "a.parquet")
+    path = f"{tmp_path}/link/../x"
+    assert zb.open_lake(path).to_table("true")["folder"].to_pylist() == ["there/x"]
+    assert zb.build_index(path, "folder").location == str(tmp_path / "there" / "_x.zonebloom")
+    assert zb.open_index(f"{tmp_path}/./there/in/..//x").to_table("folder = 'there/x'").num_rows == 1
+
+
 def test_a_folder_that_became_a_part_of_a_table_is_refused(tmp_path):
     """As by CONVERT TO DELTA."""
     rows = pa.table({"id": range(10), "day": pa.array([1, 2] * 5, pa.int32())})

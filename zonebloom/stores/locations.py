@@ -125,7 +125,7 @@ def is_url(location: str) -> bool:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """`path` as a location: a normal URL, or an absolute local path, in which links are not resolved.
+    """`path` as a location: a normal URL, or an absolute local path without dots; only links before `..` are resolved.
 
     Raises
     ------
@@ -140,6 +140,10 @@ def absolute(path: str | os.PathLike[str]) -> str:
         text = _path_of_file_url(text)
     elif is_url(text):
         return Url.parse(text).location
+    names = text.split("/")
+    if ".." in names:  # the folder above the one to which a link before it leads, as for the system
+        last = len(names) - names[::-1].index("..")
+        text = os.path.join(os.path.realpath("/".join(names[:last])), *names[last:])  # noqa: PTH118 - text
     return os.path.abspath(text)  # noqa: PTH100 - resolve() would follow links out of the root
 
 

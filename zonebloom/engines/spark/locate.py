@@ -74,7 +74,9 @@ def _as_stored(column: str, binder: Binder, *, is_by_id: bool) -> StructField:
         problem = str(error)
     if problem is not None:
         raise InvalidArgumentError(
-            f"Spark must read column {column} as it is stored", got=problem, do="use read(path).where_in(column, keys)"
+            f"Spark must read column {column} as it is stored",
+            got=problem,
+            do=f'use read(path).where("{column} IN (...)"), which gives the rows',
         )
     return StructField(column, target.spark)
 
