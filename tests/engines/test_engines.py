@@ -317,9 +317,11 @@ def num_row_groups(lake: Lake) -> int:
     return sum(fragment.num_row_groups for fragment in lake.plain.get_fragments())
 
 
-def test_a_relation_gives_just_what_duckdb_gives_over_plain_files(lake, rows_read):
+def test_a_relation_gives_just_what_duckdb_gives_over_all_rows(lake, rows_read):
+    """A table of its own has them: over files DuckDB 2.0 loses those with NaN."""
     connection = duckdb.connect()
-    plain = in_plain_duckdb(connection, lake)
+    in_plain_duckdb(connection, lake).create("plain")
+    plain = connection.table("plain")
     for name, where in conditions_for("relation").items():
         expected = answer(plain.filter(where.sql))
         rows_read.clear()
