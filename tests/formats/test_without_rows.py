@@ -259,7 +259,7 @@ def test_bytes_that_a_store_leaves_out_are_no_copy(tmp_path, monkeypatch):
     monkeypatch.setattr(without_rows, "_PART_BYTES", 1000)
     assert without(path, np.array([0])).read_bytes() == whole
     monkeypatch.setattr(without_rows, "_PART_BYTES", 1 << 26)
-    with pytest.raises(DataFileError, match="parts that end before their end"):
+    with pytest.raises(DataFileError, match="fewer bytes than its footer names"):
         write_without_rows(_ShortFile(path), np.array([0]), io.BytesIO())
 
 

@@ -114,7 +114,7 @@ class _File:
         """The bytes of each range, all of them."""
         parts = self._read(ranges)
         if any(len(part) != length for part, (_offset, length) in zip(parts, ranges, strict=True)):
-            raise ThriftError("parts that end before their end")
+            raise ThriftError("fewer bytes than its footer names")
         return parts
 
     def parts_of(self, span: ByteRange) -> Iterator[bytes]:
