@@ -303,7 +303,7 @@ def _read_natively(
 
 
 def _with_nan(name: str, kind: str) -> str:
-    """A column. That of floats is hidden from DuckDB 2.0, which excludes rows by bounds that leave out NaN."""
+    """A column; one of floats without its bounds: they leave out NaN, and DuckDB 2.0 would exclude such rows."""
     column = quoted(name)
     return f"CASE WHEN {column} IS NULL THEN NULL ELSE {column} END" if _FLOATS.search(kind) else column
 

@@ -74,7 +74,7 @@ def _check_owned(table: Table) -> None:
 
 
 def _check_loaded_whole(table: Table) -> None:
-    """Refuse a table of which a catalog has left out snapshots: they would stay, with the erased rows."""
+    """Refuse a table whose catalog leaves out snapshots: those would stay, with the erased rows."""
     from pyiceberg.serializers import FromInputFile  # noqa: PLC0415 - an extra
 
     with explained("the metadata of", table.location()):
