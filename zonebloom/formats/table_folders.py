@@ -94,15 +94,18 @@ def check_is_no_part(paths: Iterable[str]) -> None:
         One does.
     """
     checked: set[str] = set()
-    folders = {os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path): path for path in paths}  # noqa: PTH114, PTH120 - text
-    for folder, path in folders.items():
-        above = os.path.realpath(folder)
+    for path in paths:
+        above = path if os.path.islink(path) else os.path.dirname(path)  # noqa: PTH114, PTH120 - text, on a hot path
         while above not in checked:
             checked.add(above)
-            marks = (f"{above}/{mark}" for mark in TABLE_MARKS)
-            if any(map(os.path.isdir, marks)) and table_kind(above) is not None:
+            if os.path.islink(above):  # noqa: PTH114 - of a link the folders around its target count
+                real = os.path.realpath(above)
+                above = real if above != path else os.path.dirname(real)  # noqa: PTH120
+                continue
+            is_marked = any(os.access(f"{above}/{mark}", os.F_OK) for mark in TABLE_MARKS)
+            if is_marked and table_kind(above) is not None:
                 raise part_of_table(path, above)
-            above = os.path.dirname(above)  # noqa: PTH120 - text; of the root it is the root
+            above = os.path.dirname(above)  # noqa: PTH120 - of the root it is the root
 
 
 def part_of_table(place: str, table: str) -> InvalidArgumentError:

@@ -88,8 +88,8 @@ def is_lost_race(error: Exception, table: Table, updates: Iterable[Any]) -> bool
 def _is_late(table: Table, update: Any) -> bool:
     """Whether every catalog refuses the update by now.
 
-    A new snapshot is refused if its sequence number is not above those of all branches. A removal of snapshots is refused
-    if one of them is gone.
+    A new snapshot is refused if its sequence number is not above those of all branches, a removal of snapshots if one
+    of them is gone.
     """
     from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate  # noqa: PLC0415 - an extra
 
